@@ -6,9 +6,8 @@ import { Subscriptions, type ServerContext } from "../../src/node.js";
 import { begun, ByHand, drop, LIMITS, serving } from "../server/by-hand.js";
 import { post } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
-import { gate } from "../support/turns.js";
 import { closeFrame, rawSocket, target } from "./support/server.js";
-import { useVirtualClock } from "../support/time.js";
+import { gate, useVirtualClock } from "../support/time.js";
 
 function messageOf(bytes: number): object {
   const empty = JSON.stringify(notification("m", [""]));

@@ -1,7 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { ConnectError } from "../../src/index.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { rejection } from "../support/turns.js";
+import { pass, rejection, useVirtualClock } from "../support/time.js";
 import {
   bye,
   connectPage,

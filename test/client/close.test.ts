@@ -2,8 +2,7 @@ import { inspect as show } from "node:util";
 import { describe, expect, it } from "vitest";
 import type { AnyPeer, Caller } from "../../src/index.js";
 import { expectEmpty } from "../support/pair.js";
-import { pass, timersSet, useVirtualClock } from "../support/time.js";
-import { gate, rejection } from "../support/turns.js";
+import { gate, pass, rejection, timersSet, useVirtualClock } from "../support/time.js";
 import {
   dismiss,
   hang,

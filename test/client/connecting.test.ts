@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { ConnectError, mcp } from "../../src/index.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { countedSignal, rejection } from "../support/turns.js";
+import { countedSignal, pass, rejection, useVirtualClock } from "../support/time.js";
 import {
   connectPage,
   expectEcho,

@@ -4,8 +4,7 @@ import { z } from "zod";
 import { contract, renewal, type AnyPeer, type Attempt, type ConnectError } from "../../src/index.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 import { AUTH_HELLO, AUTHENTICATED } from "../../src/session/frames.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { gate, Outcomes, raising, rejection, turn } from "../support/turns.js";
+import { gate, Outcomes, pass, raising, rejection, turn, useVirtualClock } from "../support/time.js";
 import { connectPage, HELLO, live, network, openPage, plainEcho, refuse, says, URL, useNetwork } from "./attempts.js";
 import { confirmed, record, type Connect } from "./clients.js";
 

@@ -5,8 +5,7 @@ import { connect, serve } from "../../src/node.js";
 import { testServer, type TestClientOptions } from "../../src/testing/index.js";
 import { Random } from "../faults/random.js";
 import { Relay } from "../support/relay.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { gate } from "../support/turns.js";
+import { gate, pass, useVirtualClock } from "../support/time.js";
 
 type ServerApi = { join(p: { id: string; since?: string }): Joined<number[]>; leave(p: { id: string }): void };
 type PageApi = { added?(p: { n: number }): void };

@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { Caller, Context } from "../../src/index.js";
-import { pass, timersSet, useVirtualClock } from "../support/time.js";
-import { gate, Outcomes, rejection } from "../support/turns.js";
+import { gate, Outcomes, pass, rejection, timersSet, useVirtualClock } from "../support/time.js";
 import { record } from "./clients.js";
 import {
   connectPage,

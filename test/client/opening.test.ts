@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ConnectError, type AnyPeer, type CloseInfo } from "../../src/index.js";
 import { open as openNode } from "../../src/node.js";
-import { pass, timersSet, useVirtualClock } from "../support/time.js";
-import { countedSignal, rejection } from "../support/turns.js";
+import { countedSignal, pass, rejection, timersSet, useVirtualClock } from "../support/time.js";
 import { dismiss, hang, HELLO, network, openPage, refuse, says, useNetwork, type Script } from "./attempts.js";
 import { record } from "./clients.js";
 

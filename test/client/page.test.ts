@@ -1,8 +1,7 @@
 /** How a page detects that its server is gone without a close: by its heartbeat, and at once when the machine or the page wakes. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { rejection } from "../support/turns.js";
+import { pass, rejection, useVirtualClock } from "../support/time.js";
 import { closeAll, connectPage, expectEcho, live, network, plainEcho, refuse, test, useNetwork } from "./attempts.js";
 
 useVirtualClock();

@@ -2,8 +2,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { presence, RpcError } from "../../src/index.js";
 import type { AnyPeer, Joined, MemberChange, People, Presence, PresenceParams } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { gate } from "../support/turns.js";
+import { gate, pass, useVirtualClock } from "../support/time.js";
 
 type State = { x: number };
 type Person = { name: string; x?: number };

@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { AnyPeer, Stream } from "../../src/index.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { gate, Outcomes, rejection } from "../support/turns.js";
+import { gate, Outcomes, pass, rejection, useVirtualClock } from "../support/time.js";
 import { connectPage, expectEcho, live, network, openPage, refuse, test, useNetwork } from "./attempts.js";
 
 useVirtualClock();

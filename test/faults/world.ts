@@ -1,6 +1,5 @@
 /** A real client and a real server over a proxy that injects faults, checked by the oracle. */
-import { sleep, stall } from "../support/time.js";
-import { turn } from "../support/turns.js";
+import { sleep, stall, turn } from "../support/time.js";
 import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { Credentials } from "./credentials.js";
 import { ENDINGS, WAITING, type EndingKind } from "./endings.js";

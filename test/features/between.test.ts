@@ -3,8 +3,7 @@ import { beforeEach, describe, expect, it, vi } from "vitest";
 import { lsp, type Dialect } from "../../src/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { notification, request, result, sessionPeer, type SessionPeer } from "../support/raw.js";
-import { useVirtualClock } from "../support/time.js";
-import { rejection } from "../support/turns.js";
+import { rejection, useVirtualClock } from "../support/time.js";
 import { cancel, report } from "./kit.js";
 
 useVirtualClock();

@@ -2,8 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { acp, lsp, mcp, type Dialect } from "../../src/index.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { useVirtualClock } from "../support/time.js";
-import { gate, raising, rejection, turn, type Gate } from "../support/turns.js";
+import { gate, raising, rejection, turn, useVirtualClock, type Gate } from "../support/time.js";
 import { answersTo, cancel, CANCELLED, waiting } from "./kit.js";
 
 useVirtualClock();

@@ -2,8 +2,7 @@ import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, serve, type AnyPeer, type Context, type Dialect } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { raising, rejection, turn, untilAborted } from "../support/turns.js";
+import { pass, raising, rejection, turn, untilAborted, useVirtualClock } from "../support/time.js";
 import { cancel } from "./kit.js";
 
 useVirtualClock();

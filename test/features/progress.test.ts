@@ -2,8 +2,7 @@ import { beforeEach, describe, expect, it, vi } from "vitest";
 import { acp, lsp, mcp, RpcError, TimeoutError, type AnyPeer, type Context, type Dialect } from "../../src/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { gate, Outcomes, rejection, turn } from "../support/turns.js";
+import { gate, Outcomes, pass, rejection, turn, useVirtualClock } from "../support/time.js";
 import { cancel, report } from "./kit.js";
 
 useVirtualClock();

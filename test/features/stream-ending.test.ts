@@ -3,8 +3,7 @@ import { describe, expect, it } from "vitest";
 import { lsp, RpcError, type Context } from "../../src/index.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, rawPeer, request, result, sessionPeer, type RawPeer } from "../support/raw.js";
-import { useVirtualClock } from "../support/time.js";
-import { gate, raising, rejection, turn } from "../support/turns.js";
+import { gate, raising, rejection, turn, useVirtualClock } from "../support/time.js";
 import { abort, answersTo, cancel, CANCELLED, counted, Fed, feed, GIVEN_UP, more, next } from "./kit.js";
 import { NO_SUCH_STREAM, streamsOf, tailing } from "./kit.js";
 

@@ -3,8 +3,7 @@ import { describe, expect, it } from "vitest";
 import { ProtocolError } from "../../src/index.js";
 import { expectEmpty, readAll } from "../support/pair.js";
 import { failure, rawPeer, request, result, sessionPeer, type RawPeer } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { countedSignal, rejection, turn } from "../support/turns.js";
+import { countedSignal, pass, rejection, turn, useVirtualClock } from "../support/time.js";
 import { abort, cancel, feed, more, next } from "./kit.js";
 
 useVirtualClock();

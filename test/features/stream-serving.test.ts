@@ -3,8 +3,7 @@ import { describe, expect, it } from "vitest";
 import { RpcError } from "../../src/index.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, request, result, sessionPeer, type SessionPeer } from "../support/raw.js";
-import { pass, timersSet, useVirtualClock } from "../support/time.js";
-import { gate, rejection, turn } from "../support/turns.js";
+import { gate, pass, rejection, timersSet, turn, useVirtualClock } from "../support/time.js";
 import { abort, answersTo, counted, Fed, feed, more, next, NO_SUCH_STREAM, streamsOf, tailing } from "./kit.js";
 
 useVirtualClock();

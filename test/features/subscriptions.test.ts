@@ -4,8 +4,7 @@ import type { Subscription, SubscriptionsOptions } from "../../src/node.js";
 import type { AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, sessionPeer } from "../support/raw.js";
 import type { RawBehaviour, RawPeer } from "../support/raw.js";
-import { pass, timersSet, useVirtualClock } from "../support/time.js";
-import { gate, turn } from "../support/turns.js";
+import { gate, pass, timersSet, turn, useVirtualClock } from "../support/time.js";
 import { cancelMcp } from "./kit.js";
 
 useVirtualClock();

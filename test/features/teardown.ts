@@ -3,8 +3,7 @@ import { setMaxListeners } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { AnyPeer, Context } from "../../src/index.js";
 import { readAll, type AnyOptions } from "../support/pair.js";
-import { useVirtualClock } from "../support/time.js";
-import { turn } from "../support/turns.js";
+import { turn, useVirtualClock } from "../support/time.js";
 import { expectIdle, Fed, inPair, inSession, plainPeers, type Join } from "./kit.js";
 
 /** Messages of every kind at once, and the sources that must be ended. */

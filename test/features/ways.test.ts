@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, type Context } from "../../src/index.js";
 import { readAll, type AnyOptions } from "../support/pair.js";
-import { useVirtualClock } from "../support/time.js";
-import { rejection, turn, untilAborted } from "../support/turns.js";
+import { rejection, turn, untilAborted, useVirtualClock } from "../support/time.js";
 import { counted, everyWay, expectIdle, Fed, plainPeers, until, type Join } from "./kit.js";
 
 useVirtualClock();

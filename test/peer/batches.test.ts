@@ -2,8 +2,7 @@ import { describe, expect, it } from "vitest";
 import { TimeoutError, type AnyPeer } from "../../src/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, sessionPeer, type RawPeer } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { Outcomes, rejection, turn } from "../support/turns.js";
+import { Outcomes, pass, rejection, turn, useVirtualClock } from "../support/time.js";
 
 useVirtualClock();
 

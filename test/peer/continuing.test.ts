@@ -2,8 +2,7 @@ import { describe, expect, it } from "vitest";
 import { ConnectionLostError, type Context } from "../../src/index.js";
 import { expectEmpty, inBatch, type AnyOptions } from "../support/pair.js";
 import { failure, notification, request, result, sessionPeer, type SessionPeer } from "../support/raw.js";
-import { timersSet, useVirtualClock } from "../support/time.js";
-import { gate, Outcomes, raising, rejection, turn, type Gate } from "../support/turns.js";
+import { gate, Outcomes, raising, rejection, timersSet, turn, useVirtualClock, type Gate } from "../support/time.js";
 
 useVirtualClock();
 

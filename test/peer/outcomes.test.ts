@@ -12,8 +12,7 @@ import {
 } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { expectEmpty } from "../support/pair.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { gate, turn } from "../support/turns.js";
+import { gate, pass, turn, useVirtualClock } from "../support/time.js";
 
 useVirtualClock();
 

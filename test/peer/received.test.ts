@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { turn } from "../support/turns.js";
+import { pass, turn, useVirtualClock } from "../support/time.js";
 
 useVirtualClock();
 

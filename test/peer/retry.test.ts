@@ -3,8 +3,7 @@ import type { AnyPeer } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { failure, notification, request, result, sessionPeer, type SessionPeer } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { rejection } from "../support/turns.js";
+import { pass, rejection, useVirtualClock } from "../support/time.js";
 
 useVirtualClock();
 

@@ -12,8 +12,7 @@ import {
 import { testServer } from "../../src/testing/index.js";
 import { connectedPair, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, sessionPeer, TestLink } from "../support/raw.js";
-import { useVirtualClock } from "../support/time.js";
-import { rejection, turn } from "../support/turns.js";
+import { rejection, turn, useVirtualClock } from "../support/time.js";
 import { uncaughtIn } from "../support/uncaught.js";
 
 useVirtualClock();

@@ -4,8 +4,7 @@ import { ConnectionLostError, memory, TimeoutError } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { expectEmpty, inBatch } from "../support/pair.js";
 import { rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { countedSignal, Outcomes, raising, rejection, turn } from "../support/turns.js";
+import { countedSignal, Outcomes, pass, raising, rejection, turn, useVirtualClock } from "../support/time.js";
 
 useVirtualClock();
 

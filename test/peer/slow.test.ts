@@ -3,8 +3,7 @@ import type { AnyPeer, LiveOptions, ServerContext } from "../../src/node.js";
 import { testServer, type TestServerOptions } from "../../src/testing/index.js";
 import { closeAtEnd } from "../support/pair.js";
 import { notification, request, TestLink, type RawBehaviour } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { gate, rejection, turn } from "../support/turns.js";
+import { gate, pass, rejection, turn, useVirtualClock } from "../support/time.js";
 
 useVirtualClock();
 

@@ -4,8 +4,7 @@ import type * as standard from "../../src/index.js";
 import type { AnyPeer, Options } from "../../src/index.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { notification, request, result, TestLink } from "../support/raw.js";
-import { pass, stall, timersSet, useVirtualClock } from "../support/time.js";
-import { Outcomes, rejection, turn } from "../support/turns.js";
+import { Outcomes, pass, rejection, stall, timersSet, turn, useVirtualClock } from "../support/time.js";
 
 let entry: typeof standard;
 

@@ -5,8 +5,7 @@ import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
 import { bareHttp, sendUpgrade } from "../support/network.js";
 import { notification } from "../support/raw.js";
-import { pass, timersSet, useVirtualClock } from "../support/time.js";
-import { gate, rejection } from "../support/turns.js";
+import { gate, pass, rejection, timersSet, useVirtualClock } from "../support/time.js";
 import {
   begun,
   ByHand,

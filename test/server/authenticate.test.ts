@@ -4,8 +4,7 @@ import { maskedFrames } from "../../src/socket/frames.js";
 import { sendUpgrade, upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
 import { request } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { gate, raising, turn } from "../support/turns.js";
+import { gate, pass, raising, turn, useVirtualClock } from "../support/time.js";
 import { ByHand, connect, LIMITS, recorded, REFUSED, serving, servingOnPort, statusOf, suspended } from "./by-hand.js";
 
 describe("authenticate", () => {

@@ -5,8 +5,7 @@ import { testServer } from "../../src/testing/index.js";
 import { bareHttp, plainPeer, portOf, sendUpgrade, upgrade } from "../support/network.js";
 import { post, write } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
-import { pass, passUntil, stall, useVirtualClock } from "../support/time.js";
-import { gate, Outcomes, rejection, turn } from "../support/turns.js";
+import { gate, Outcomes, pass, passUntil, rejection, stall, turn, useVirtualClock } from "../support/time.js";
 import { begun, ByHand, connect, drop, serving, servingOnPort, suspended } from "./by-hand.js";
 import { joinSilent } from "./members.js";
 

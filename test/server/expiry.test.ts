@@ -3,8 +3,7 @@ import { describe, expect, it, vi } from "vitest";
 import type { AnyPeer, Attempt, ConnectOptions, FeaturePart } from "../../src/index.js";
 import { testServer, type Line, type TestServer } from "../../src/testing/index.js";
 import { Random } from "../faults/random.js";
-import { pass, timersSet, useVirtualClock } from "../support/time.js";
-import { gate, raising } from "../support/turns.js";
+import { gate, pass, raising, timersSet, useVirtualClock } from "../support/time.js";
 import { ByHand, LIMITS, nextPeer, recorded, serving, statusOf } from "./by-hand.js";
 
 useVirtualClock();

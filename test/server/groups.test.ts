@@ -12,8 +12,7 @@ import {
   type ServerCall,
 } from "../../src/node.js";
 import { result } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { gate, Outcomes, rejection, turn } from "../support/turns.js";
+import { gate, Outcomes, pass, rejection, turn, useVirtualClock } from "../support/time.js";
 import { join, joinSilent, makeServer, type Silent } from "./members.js";
 
 useVirtualClock();

@@ -1,7 +1,6 @@
 import { expect, it } from "vitest";
 import type { Server } from "../../src/node.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { rejection } from "../support/turns.js";
+import { pass, rejection, useVirtualClock } from "../support/time.js";
 import { join, makeServer, networkOf, type Member } from "./members.js";
 
 useVirtualClock();

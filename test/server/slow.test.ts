@@ -4,8 +4,7 @@ import { serve, Subscriptions, type ServerContext } from "../../src/node.js";
 import { rawSocket, target } from "../attacks/support/server.js";
 import { plainPeer } from "../support/network.js";
 import { request } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { turn } from "../support/turns.js";
+import { pass, turn, useVirtualClock } from "../support/time.js";
 
 useVirtualClock();
 

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { memory, type AnyMethods, type AnyPeer, type Topic as TopicOf } from "../../src/node.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { raising, rejection, turn } from "../support/turns.js";
+import { pass, raising, rejection, turn, useVirtualClock } from "../support/time.js";
 import { join, joinSilent, makeServer, networkOf, type Member } from "./members.js";
 import { stringsIn } from "./reachable.js";
 

@@ -3,8 +3,7 @@ import { beforeEach, describe, expect, it, vi } from "vitest";
 import { bytes, type AnyPeer } from "../../src/index.js";
 import { network, openPage, useNetwork } from "../client/attempts.js";
 import { record } from "../client/clients.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { turn } from "../support/turns.js";
+import { pass, turn, useVirtualClock } from "../support/time.js";
 import { hello, HELLO, note, OFFER, pack, range, UNKNOWN_SESSION, resume, resumed, Serving, TAKEN } from "./kit.js";
 
 useVirtualClock();

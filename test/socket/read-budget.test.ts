@@ -4,9 +4,8 @@ import { describe, expect, it, vi } from "vitest";
 import { ReadBudget } from "../../src/base/read-budget.js";
 import { ReadMarks } from "../../src/socket/read-marks.js";
 import { WsSocket } from "../../src/socket/ws.js";
-import { pass, stall, useVirtualClock } from "../support/time.js";
+import { pass, raising, stall, useVirtualClock } from "../support/time.js";
 import { uncaughtIn } from "../support/uncaught.js";
-import { raising } from "../support/turns.js";
 
 useVirtualClock();
 

@@ -2,9 +2,8 @@
 import { describe, expect, it, vi } from "vitest";
 import { toStandard } from "../../src/message/close-codes.js";
 import { open, type AnyPeer } from "../../src/index.js";
-import { pass, useVirtualClock } from "../support/time.js";
+import { pass, turn, useVirtualClock } from "../support/time.js";
 import { ScriptedWebSocket } from "../support/scripted.js";
-import { turn } from "../support/turns.js";
 import { overStandard } from "./joins.js";
 import { describeSocket } from "./suite.js";
 

@@ -1,8 +1,10 @@
-/** The virtual clock of `reciproc/testing`, for every test of a file. */
+/** The virtual clock of `reciproc/testing`, for every test of a file, and the ticks that pass without it. */
 import { beforeEach, expect, onTestFinished } from "vitest";
 import { virtualClock, type VirtualClock } from "../../src/testing/index.js";
 import { closeMade } from "./pair.js";
 import { Outcomes } from "./turns.js";
+
+export * from "./turns.js";
 
 /** In a program that imports `reciproc/node`, the timer of all deadlines may stay for this time after the last one. */
 const LINGER_MS = 1_000;

@@ -2,8 +2,7 @@ import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { bytes, ConnectError, pair, type AnyPeer, type Context } from "../../src/index.js";
 import { Subscriptions } from "../../src/node.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
-import { pass, useVirtualClock } from "../support/time.js";
-import { Outcomes, rejection } from "../support/turns.js";
+import { Outcomes, pass, rejection, useVirtualClock } from "../support/time.js";
 
 type AnyTestServer = TestServer<any, any, unknown>;
 

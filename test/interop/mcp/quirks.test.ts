@@ -9,8 +9,7 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 import { describe, expect, it, vi } from "vitest";
 import { TimeoutError } from "../../../src/node.js";
-import { pass, useVirtualClock } from "../../support/time.js";
-import { gate, rejection } from "../../support/turns.js";
+import { gate, pass, rejection, useVirtualClock } from "../../support/time.js";
 import { aborted, answersTo, type Joined } from "../support/sdk.js";
 import { initialize, sdkClient, sdkServer } from "./sdk.js";
 
