@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import { bridge, type BridgeEnd, type BridgeOptions } from "../../src/bridge/bridge.js";
-import { bareHttp, plainPeer, type PlainPeer } from "../support/network.js";
+import { bareHttp, plainPeer } from "../support/network.js";
 import { passUntil } from "../support/time.js";
 
 export { bridge, type BridgeEnd, type BridgeOptions };

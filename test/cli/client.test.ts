@@ -1,11 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it } from "vitest";
 import type { WebSocket } from "ws";
-import { RpcError, type Peer, type Server } from "../../src/node.js";
+import { RpcError, type Peer } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { freePort } from "../support/ports.js";
 import { gate, raising, rejection } from "../support/turns.js";
-import { servingOnPort } from "../server/by-hand.js";
+import { nextPeer, servingOnPort } from "../server/by-hand.js";
 import { begin, file, plainServer, run, type Ended, type Given } from "./program.js";
 
 const INPUT = Buffer.from('\ufeff["é"]');
@@ -24,10 +24,6 @@ const methods = {
 async function* endless(): AsyncGenerator<Buffer> {
   yield Buffer.from(" \n");
   await new Promise(() => {});
-}
-
-function nextPeer(server: Server): Promise<Peer> {
-  return new Promise((resolve) => server.once("peer", resolve));
 }
 
 function errorIn({ stdout, stderr }: Ended): unknown {

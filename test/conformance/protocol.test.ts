@@ -1,35 +1,23 @@
 /** Requirements of docs/PROTOCOL.md over a WebSocket that no other test proves. */
 import { once } from "node:events";
 import { request as httpRequest } from "node:http";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { mcp, pair } from "../../src/index.js";
 import { serve } from "../../src/node.js";
-import { testServer, type TestServer } from "../../src/testing/index.js";
+import { testServer } from "../../src/testing/index.js";
+import { ByHand, LIMITS, RESUMED, serving, suspended } from "../server/by-hand.js";
 import { HANDSHAKE, upgrade } from "../support/network.js";
 import { notification } from "../support/raw.js";
-
-const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
-
-function serving(options: object = {}): TestServer<any, any, any> {
-  const test = testServer<any, any>(options);
-  onTestFinished(() => test.server.close());
-  return test;
-}
-
-async function opened({ server, network, WebSocket }: TestServer<any, any, any>, protocols: string[]) {
-  const webSocket = new WebSocket(server.url, { protocols });
-  const frames: any[] = [];
-  webSocket.addEventListener("message", ({ data }) => frames.push(JSON.parse(String(data))));
-  await network.settle();
-  return { webSocket, frames, say: (frame: object) => webSocket.send(JSON.stringify(frame)) };
-}
+import { turn } from "../support/turns.js";
 
 it.each([
   ["other,reciproc.v1,mcp", "reciproc.v1"],
   ["other,mcp,reciproc.v1", "mcp"],
   ["reciproc.resume,reciproc.v1", "reciproc.v1"],
 ])("the subprotocol is the first that a server supports, without the offer to resume: %s", async (offer, protocol) => {
-  const { webSocket } = await opened(serving({ dialect: mcp }), offer.split(","));
+  await using kit = testServer({ dialect: mcp });
+  const webSocket = new kit.WebSocket(kit.server.url, { protocols: offer.split(",") });
+  await kit.network.settle();
   expect(webSocket.protocol).toBe(protocol);
 });
 
@@ -43,31 +31,26 @@ it("a handshake that breaks RFC 6455 is refused with the status of its rule: a s
 });
 
 it("a client that offers to resume is sent nothing between the hello and its own first frame", async () => {
-  const test = serving();
-  const { webSocket, frames, say } = await opened(test, ["reciproc.v1"]);
-  const [{ hello }] = frames;
-  say({ hello: { session: true, limits: LIMITS } });
-  await test.network.settle();
-  const [peer] = test.server.peers;
-  test.network.of(webSocket).cut();
-  await test.network.settle();
-  peer!.notify("before");
-  const next = await opened(test, ["reciproc.v1", "reciproc.resume"]);
-  peer!.notify("after");
-  test.server.peers.notify("to all");
-  await test.network.settle();
-  expect(next.frames).toMatchObject([{ hello: {} }]);
-  next.say({ resume: { token: hello.session.token, received: 0, attempt: 1, limits: LIMITS } });
-  await test.network.settle();
-  const [, resumed, ...packs] = next.frames;
-  expect(resumed).toEqual({ resumed: { token: expect.any(String), received: 0 } });
-  expect(packs.flat()).toEqual(["before", "after", "to all"].map((method) => notification(method)));
+  const world = await serving();
+  const { peer, token } = await suspended(world);
+  peer.notify("before");
+  const next = await ByHand.open(world.url, { returns: true });
+  peer.notify("after");
+  world.server.peers.notify("to all");
+  for (let i = 0; i < 5; i++) await turn();
+  expect(next.unread).toMatchObject([{ hello: {} }]);
+  next.say({ resume: { token, received: 0, attempt: 1, limits: LIMITS } });
+  await next.next();
+  expect(await next.next()).toEqual(RESUMED);
+  const messages: unknown[] = [];
+  while (messages.length < 3) messages.push(...((await next.next()) as unknown[]));
+  expect(messages).toEqual(["before", "after", "to all"].map((method) => notification(method)));
 });
 
 it("a token has 22 random characters of an alphabet of 64: 132 bits", async () => {
-  const test = serving();
-  const all = await Promise.all(Array.from({ length: 50 }, () => opened(test, ["reciproc.v1"])));
-  const tokens = all.map(({ frames: [{ hello }] }) => hello.session.token as string);
+  const { url } = await serving();
+  const sessions = await Promise.all(Array.from({ length: 50 }, () => ByHand.begin(url)));
+  const tokens = sessions.map(({ token }) => token);
   for (const token of tokens) expect(token).toMatch(/^[\w-]{22}$/);
   expect(new Set(tokens).size).toBe(50);
   // At each position many different characters occur. For 50 draws of 64, fewer than 15 have a probability below 1e-12.

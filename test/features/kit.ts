@@ -59,10 +59,6 @@ export function expectIdle({ a, b }: Pick<Joined, "a" | "b">): void {
   for (const peer of [a, b]) expectEmpty(peer);
 }
 
-export async function until(isSo: () => boolean): Promise<void> {
-  while (!isSo()) await turn();
-}
-
 /** An iterator that counts its calls of `next` and of `return`, and yields `count` numbers from 1 on, without delay. */
 export function counted(count = Infinity, valueOf: (i: number) => unknown = (i) => i) {
   const done = { done: true, value: undefined };

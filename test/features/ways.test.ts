@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, type Context } from "../../src/index.js";
 import { readAll, type AnyOptions } from "../support/pair.js";
-import { rejection, turn, untilAborted, useVirtualClock } from "../support/time.js";
-import { counted, everyWay, expectIdle, Fed, plainPeers, until, type Join } from "./kit.js";
+import { rejection, turn, until, untilAborted, useVirtualClock } from "../support/time.js";
+import { counted, everyWay, expectIdle, Fed, plainPeers, type Join } from "./kit.js";
 
 useVirtualClock();
 

@@ -17,6 +17,8 @@ const LONG = "x".repeat(800);
 
 type Group = ReturnType<typeof testServer<any, any, any>>["server"]["peers"];
 
+const onSend = (text: string, link: TestLink): void => void (link.unsentBytes += Buffer.byteLength(text));
+
 /** The transport of a peer of a server. A test sets its unsent bytes. */
 class Slow extends TestLink {
   readonly peer: AnyPeer;
@@ -24,7 +26,6 @@ class Slow extends TestLink {
 
   /** `counts`: whether it counts what is sent as unsent. */
   constructor(options: Partial<TestServerOptions<any, any, any>> = {}, counts = false, more: RawBehaviour = {}) {
-    const onSend = (text: string, link: TestLink): void => void (link.unsentBytes += Buffer.byteLength(text));
     super({ ...(counts && { onSend }), ...more });
     const limits = { maxUnsentBytes: LIMIT, maxReplyBytes: LIMIT };
     const methods = { long: () => LONG, echo: () => "left" };

@@ -195,12 +195,6 @@ describe("serve on a port", () => {
     expect(await peer.request("where")).toBe("reciproc");
   });
 
-  it("rejects with Node's error if the port is in use", async () => {
-    await using server = await serve({ port: 0 });
-    const error = await rejection(serve({ port: portOf(server.url) }));
-    expect(error).toMatchObject({ code: "EADDRINUSE" });
-  });
-
   it("chooses none of the subprotocols that are offered, and no compression", async () => {
     await using server = await serve({ port: 0 });
     const answer = await upgrade(server.url, {

@@ -4,12 +4,12 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { serve, type Server } from "../../src/node.js";
 import { bareHttp, listening } from "../support/network.js";
 import { call, post, read } from "../support/post.js";
-import { failure, notification, request, result } from "../support/raw.js";
+import { failure, notification, result } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
 import { recorded } from "./by-hand.js";
 
 const methods = { add: ([a, b]: [number, number]) => a + b };
-const CALL = JSON.stringify(request(1, "add", [1, 2]));
+const CALL = '{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}';
 
 const send = async ({ url }: { url: string }, body = CALL): Promise<unknown> => read(await post(url, body));
 

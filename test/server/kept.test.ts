@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { describe, expect, it, vi } from "vitest";
 import { bytesKept, MIB } from "../soak/memory.js";
 import { request } from "../support/raw.js";
-import { gate, turn } from "../support/turns.js";
+import { gate, turn, until } from "../support/turns.js";
 import { begun, ByHand, connect, drop, nextPeer, serving, servingOnPort, suspended } from "./by-hand.js";
 import { stringsIn } from "./reachable.js";
 import { randomText } from "../../src/server/random.js";
@@ -27,10 +27,6 @@ async function ackAll(byHand: ByHand): Promise<void> {
 
 /** The number of values of 1,002 characters that are read ahead. */
 const FULL = Math.ceil((64 * 1024 - 2) / 1002);
-
-async function until(isSo: () => boolean): Promise<void> {
-  while (!isSo()) await turn();
-}
 
 function calls(...all: object[]): (byHand: ByHand) => Promise<void> {
   return async (byHand) => {

@@ -58,6 +58,10 @@ export function raising(thrown: unknown): () => never {
   };
 }
 
+export async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await turn();
+}
+
 export function untilAborted({ signal }: { signal: AbortSignal }): Promise<never> {
   return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
