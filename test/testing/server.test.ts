@@ -13,20 +13,6 @@ async function refusal(connecting: Promise<unknown>): Promise<ConnectError> {
 }
 
 describe("a test server", () => {
-  it("serves its clients and calls them back, over a link with sessions or a plain one", async () => {
-    await using kit = testServer({
-      methods: { greet: async ([name], { peer }) => `Hello, ${await peer.request("title")} ${name}` },
-    });
-    const { server, connect, network } = kit;
-    for (const link of ["packed", "plain"] as const) {
-      const client = await connect(server.url, { link, methods: { title: () => "Countess" } });
-      expect(await client.request("greet", ["Ada"])).toBe("Hello, Countess Ada");
-      await client.close(4000, "bye");
-    }
-    await network.settle();
-    expect(server.stats()).toMatchObject({ opened: 2, peers: 0, suspended: 0, closed: { 4000: 2 } });
-  });
-
   it("may lack methods of its contracts and schemas, which get -32601, and checks those that are there", async () => {
     const api = contract({
       add: { params: z.tuple([z.number(), z.number()]), result: z.number() },
