@@ -30,10 +30,12 @@ const ENDING = blocks.filter(({ commands }) =>
   commands.every((one) => /reciproc (call localhost|call ws|notify|connect)|^echo/.test(one)),
 );
 const UNREACHABLE = ENDING.at(-1)!;
+const SERVING = blockOf("reciproc serve api.mjs");
 
 let folder: string;
 let env: NodeJS.ProcessEnv;
 let server: Running;
+let line: string;
 let port: string;
 
 const withPort = (text: string): string => text.replaceAll(/\b(localhost|127\.0\.0\.1):3000/g, `$1:${port}`);
@@ -53,18 +55,18 @@ beforeAll(async () => {
   await writeFile(join(folder, "reciproc"), `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`);
   await chmod(join(folder, "reciproc"), 0o755);
   env = { ...process.env, PATH: `${folder}${delimiter}${process.env["PATH"]}` };
+  const [, ...args] = SERVING.commands[0]!.split(" ");
+  server = new Running(MAIN, [...args, "--port", "0"], {}, folder);
+  line = await server.line(/./);
+  port = new URL(line.replace("listening on ", "")).port;
 });
-afterAll(() => rm(folder, { recursive: true }));
+afterAll(async () => {
+  await server.stop();
+  await rm(folder, { recursive: true });
+});
 
 describe("the page on the command line, docs/CLI.md", () => {
-  it("has a command that serves a file", async () => {
-    const { commands, printed } = blockOf("reciproc serve api.mjs");
-    const [, ...args] = commands[0]!.split(" ");
-    server = new Running(MAIN, [...args, "--port", "0"], {}, folder);
-    const line = await server.line(/./);
-    port = new URL(line.replace("listening on ", "")).port;
-    expect(line).toBe(withPort(printed));
-  });
+  it("has a command that serves a file", () => expect(line).toBe(withPort(SERVING.printed)));
 
   it("has commands that print what it shows", async () => {
     expect(ENDING.length).toBeGreaterThan(4);
