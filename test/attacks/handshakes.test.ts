@@ -70,7 +70,8 @@ it.each<[string, keyof typeof OFFERS, object, string, code: number]>([
   ["`authenticate` refuses it", "auth", { authenticate: () => null }, '{"hello":{"auth":1}}', 4401],
   ["it sends no hello", "auth", { authenticate: () => null }, "[]", 1002],
   ["no slot is free", "resume", { limits: { maxConnections: 1 } }, '{"hello":{"session":true}}', 4503],
-])("a client that is refused after its hello, and never closes keeps its socket for a second, and no longer: %s", async (_why, offer, options, hello, code) => {
+])("a refused client that never closes keeps its socket for 1 s, and no longer: %s", async (_why, ...given) => {
+  const [offer, options, hello, code] = given;
   await using on = await target(options);
   // Its session has a socket, so the next client may offer to resume that session beyond the limit.
   await using inside = code === 4503 ? await connect(on.url) : undefined;

@@ -96,15 +96,17 @@ it("`maxBatchEntries` counts each batch of a pack alone", async () => {
   expect(codesOf(await collect(client, 6))).toEqual({ result: 6 });
 });
 
-useVirtualClock();
+describe("`maxMessagesPerSecond`", () => {
+  useVirtualClock();
 
-it("`maxMessagesPerSecond` is reached by the calls of a pack, and by a batch by HTTP POST", async () => {
-  let ran = 0;
-  await using on = await target({ limits: { maxMessagesPerSecond: 10 }, methods: { m: () => ++ran } });
-  const expected = { result: 10, "-32009": 40 };
-  expect(codesOf(await collect(await sendPack(on.url, calls("m", 50)), 50))).toEqual(expected);
-  expect(codesOf((await (await post(on.url, calls("m", 50))).json()) as object[])).toEqual(expected);
-  expect(ran).toBe(20);
+  it("is reached by the calls of a pack, and by a batch by HTTP POST", async () => {
+    let ran = 0;
+    await using on = await target({ limits: { maxMessagesPerSecond: 10 }, methods: { m: () => ++ran } });
+    const expected = { result: 10, "-32009": 40 };
+    expect(codesOf(await collect(await sendPack(on.url, calls("m", 50)), 50))).toEqual(expected);
+    expect(codesOf((await (await post(on.url, calls("m", 50))).json()) as object[])).toEqual(expected);
+    expect(ran).toBe(20);
+  });
 });
 
 it("`maxBatchEntries` and `maxInFlight` hold for a batch by HTTP POST", async () => {

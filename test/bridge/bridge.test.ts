@@ -197,13 +197,7 @@ describe("the end of the WebSocket", () => {
 
 it.each<[string, string[], end: number | string, code: number, outlives: boolean]>([
   ["are ended before the bridge is over", ["leave"], 4, 1011, false],
-  [
-    "are ended before the bridge is over, also if the WebSocket ended",
-    ["wrapper", "stubborn"],
-    "SIGTERM",
-    1006,
-    false,
-  ],
+  ["are ended before the bridge is over, also if the WebSocket ended", ["wrapper", "stubborn"], "SIGTERM", 1006, false],
   ["do not delay the end when they have left the process group", ["leave", "apart"], 4, 1011, true],
 ])("child processes that outlive their command %s", async (_what, command, end, code, outlives) => {
   const { pid, child, ...pair } = await greeted(command);

@@ -100,7 +100,7 @@ it.each<[string, (open: Gate<unknown>, reason: unknown) => void, unknown[]]>([
   ["undefined", (open) => open.reject(undefined), [undefined]],
   ["an exotic object", (open) => open.reject(revoked), [expect.anything()]],
   ["a result without a JSON form", (open) => open.resolve(5n), [expect.any(TypeError)]],
-])("a handler whose caller cancels is answered for with -32800 when it ends with %s, which is reported unless it is the abort", async (...given) => {
+])("a cancelled call is answered with -32800 when it ends with %s, reported if not the abort", async (...given) => {
   const [, end, reported] = given;
   const raw = waiting();
   raw.feed(request(1, "stay"));

@@ -326,7 +326,7 @@ describe("the time of a client that offers `auth`", () => {
   });
 });
 
-it.each(["headers", "auth"])("a client that resumes refreshes peer.auth by its %s, and the server emits `refresh`", async (way) => {
+it.each(["headers", "auth"])("resuming refreshes peer.auth by its %s, and the server emits `refresh`", async (way) => {
   const noted = gate<unknown>();
   const world = await serving<User>({
     authenticate: ({ headers }, auth) => (auth as User | undefined) ?? (JSON.parse(headers.cookie!) as User),

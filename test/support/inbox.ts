@@ -1,4 +1,3 @@
-
 /** A queue of received items that tests can await. */
 export class Inbox<T = unknown> {
   readonly all: T[] = [];
