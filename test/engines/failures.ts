@@ -47,6 +47,7 @@ const MIB = 2 ** 20;
 const [LONG_LEASE_MS, SHORT_LEASE_MS, FAULT_MS] = [60_000, 10_000, 16_000];
 const CHANNEL = `t:${TOPIC}` as const;
 
+const stop = (server: Program): Promise<void> => server.pause().then(() => sleep(FAULT_MS));
 const outcomesOf = (operations: Promise<unknown>[]): Promise<string[]> => Promise.all(operations.map(outcomeOf));
 
 /** Begins one operation of each kind. */
@@ -272,7 +273,6 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
       await untilSeen();
       return { server, prefix: rig.prefix, relay, left, untilSeen };
     };
-    const stop = (server: S): Promise<void> => server.pause().then(() => sleep(FAULT_MS));
     it.each<[what: string, leaseMs: number, fault: (server: S, prefix: string) => Promise<unknown>]>([
       ["is killed and starts again", LONG_LEASE_MS, (server) => server.kill().then(() => server.start())],
       ["loses its data", LONG_LEASE_MS, (server, prefix) => kind.purge(server, prefix)],
