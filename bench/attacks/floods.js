@@ -74,9 +74,9 @@ function many(...frames) {
   return { units, chunk: Buffer.concat(Array(units).fill(one)) };
 }
 
-/** Returns 64 KiB of a frame of which a thousand close the connection, in half a MiB. */
-function fewOf(one) {
-  return { ...many(one), units: 1000 / 8 };
+/** Returns 64 KiB of a frame, or of a request, of which `most` end the connection, in half a MiB. */
+function fewOf(one, most = 1000) {
+  return { ...many(one), units: most / 8 };
 }
 
 /** Returns a frame with as many messages as fit in 256 KiB. */
@@ -132,7 +132,7 @@ export const FLOODS = [
   flood("pings of `reciproc.v1`", session(), many(text({ ping: 1 }))),
   flood("control frames that mean nothing", session(), many(text({}))),
   flood("responses without a call", session(), pack(message('"id":9,"result":0'))),
-  flood("malformed responses", [], many(text('{"id":1}'))),
+  flood("malformed responses", [], fewOf(text('{"id":1}'), 100)),
   flood(
     "progress reports that no call asked for",
     session(),
@@ -150,10 +150,10 @@ export const FLOODS = [
   flood("calls of an unknown method", session(), pack(message('"id":1,"method":"x"'))),
   flood("calls beyond `maxInFlight`", [...session(), RUNNING], pack(message('"id":1,"method":"never"'))),
   flood("batches of 1,000 calls", [], many(text(`[${Array(1000).fill(CALL)}]`))),
-  flood("a malformed message, from a client that connects again", [], many(text("x"))),
+  flood("a malformed message, from a client that connects again", [], fewOf(text("x"), 100)),
 ];
 
-const pipeline = (name, one) => ({ name: `pipelined ${name}`, ...many(Buffer.from(one)) });
+const pipeline = (name, one) => ({ name: `pipelined ${name}`, ...fewOf(Buffer.from(one), 100) });
 
 /** The floods of requests over one HTTP connection, which waits for no response. */
 export const PIPELINES = [
