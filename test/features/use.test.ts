@@ -75,7 +75,7 @@ describe("a peer", () => {
 
   it("gives no handler what a feature has taken, and ends the part of each feature, whatever that of another returns", async () => {
     const seen: string[] = [];
-    const partOf = (name: string) => ({ control: () => seen.push("taken") > 0, end: () => seen.push(name) > 0 });
+    const partOf = (name: string) => ({ receive: () => seen.push("taken") > 0, end: () => seen.push(name) > 0 });
     const use = ["a", "b"].map((name) => ({ name, methods: () => ["m"], create: () => partOf(name) }));
     const [a, b] = pair({ use, methods: { m: () => seen.push("handled") } }, {});
     b.notify("m");
