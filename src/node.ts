@@ -52,7 +52,7 @@ export { serve } from "./serve.js";
 export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
 export type { Group, NotifyOptions, TopicGroup } from "./server/groups.js";
 export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
-export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js";
+export type { GroupRequestOptions } from "./server/group-request.js";
 export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";
 export type { FleetOptions } from "./server/options.js";
 export { attach, type Attached, type AttachOptions, type AttachedTopic } from "./attach.js";
@@ -74,7 +74,7 @@ export {
   type Position,
 } from "./topics/engine.js";
 export type { EngineState, EngineStats, FleetEvents, Health, NodeContext, NodeMethods, Nodes } from "./topics/host.js";
-export type { Except, Principal, RemotePeer } from "./topics/remote.js";
+export type { Except, PeerOutcome, Principal, RemotePeer } from "./topics/remote.js";
 export type {
   JoinOptions,
   LogEntries,

@@ -19,6 +19,8 @@ const COMMAND_TIMEOUT_MS = 5_000;
 const MAX_BULK = 128;
 /** How long a subscription is kept that is not wanted any more, because its topic may get a member again. */
 const LINGER_MS = 5_000;
+/** How long a wanted subscription waits after it has failed, if the connection is up. */
+const RETRY_MS = 1_000;
 
 /** A frame, and where it is sent. */
 export type Sending = readonly [channel: Channel, frame: string];
@@ -48,8 +50,11 @@ interface Command<T> extends Expiring {
 
 /** A channel that is wanted, or was until a moment ago. */
 interface Subscription {
-  /** Ends the subscription, unless the channel is wanted again. */
-  readonly linger: Expiring;
+  readonly channel: Channel;
+  /** How often the channel is wanted. */
+  uses: number;
+  /** Ends the subscription if the channel is not wanted, and tries again if it is. */
+  readonly timer: Expiring;
   isSubscribed: boolean;
   /** Resolves when the channel is subscribed. `undefined` while that is not asked. */
   subscribing: Promise<void> | undefined;
@@ -135,7 +140,7 @@ export class Broker {
     this.#isClosed = true;
     this.#isUp = this.#isStarting = false;
     for (const command of this.#waiting.values()) this.#dequeue(command).reject(this.#refusal());
-    for (const { linger } of this.#subscriptions.values()) clearDeadline(linger);
+    for (const { timer } of this.#subscriptions.values()) clearDeadline(timer);
     this.#subscriptions.clear();
     this.#bulk.clear();
     await this.connection.close();
@@ -312,6 +317,7 @@ export class Broker {
       if (preparing === undefined) this.#proceed(command);
       else void preparing.then(() => this.#proceed(command));
     }
+    for (const subscription of this.#subscriptions.values()) this.#keep(subscription);
     this.#events.up();
   }
 
@@ -330,26 +336,45 @@ export class Broker {
     this.#events.resubscribed(restored.filter((channel) => this.#subscriptions.get(channel)?.isSubscribed));
   }
 
-  /** Wants the messages of a channel from now on. They are received when `ready` has resolved. */
+  /** Wants the messages of a channel from now on, until as many calls of `release`. They are received when `ready` has resolved. */
   want(channel: Channel): void {
-    const before = this.#subscriptions.get(channel);
-    if (before !== undefined) return clearDeadline(before.linger);
-    const linger = { deadline: 0, expire: () => this.#end(channel) };
-    this.#subscriptions.set(channel, { linger, isSubscribed: false, subscribing: undefined });
+    const timer = { deadline: 0, expire: () => this.#expireSubscription(subscription) };
+    const unused = { channel, uses: 0, timer, isSubscribed: false, subscribing: undefined };
+    const subscription: Subscription = this.#subscriptions.get(channel) ?? unused;
+    this.#subscriptions.set(channel, subscription);
+    subscription.uses++;
+    clearDeadline(subscription.timer);
+    this.#keep(subscription);
   }
 
   /** Does not want the messages of a channel any more. The subscription is kept for `LINGER_MS`. */
   release(channel: Channel): void {
     const subscription = this.#subscriptions.get(channel);
-    if (subscription !== undefined) setDeadline(subscription.linger, LINGER_MS);
+    if (subscription !== undefined && --subscription.uses === 0) setDeadline(subscription.timer, LINGER_MS);
   }
 
-  #end(channel: Channel): void {
-    const { isSubscribed, subscribing } = this.#subscriptions.get(channel)!;
+  #expireSubscription(subscription: Subscription): void {
+    const { channel, uses, timer, isSubscribed, subscribing } = subscription;
+    if (uses > 0) return this.#keep(subscription);
     // One command for each channel is in progress.
-    if (subscribing !== undefined) return this.release(channel);
+    if (subscribing !== undefined) return setDeadline(timer, LINGER_MS);
     if (isSubscribed) this.connection.unsubscribe(channel);
     this.#subscriptions.delete(channel);
+  }
+
+  /** Subscribes to a channel while the connection is up and the channel is wanted. */
+  #keep(subscription: Subscription): void {
+    if (!this.isUp || subscription.isSubscribed || subscription.uses === 0) return;
+    this.#subscribe(subscription).catch(() => {
+      if (this.isUp && subscription.uses > 0) setDeadline(subscription.timer, RETRY_MS);
+    });
+  }
+
+  #subscribe(subscription: Subscription): Promise<void> {
+    return (subscription.subscribing ??= this.connection
+      .subscribe(subscription.channel)
+      .then(() => void (subscription.isSubscribed = true))
+      .finally(() => (subscription.subscribing = undefined)));
   }
 
   /**
@@ -363,12 +388,8 @@ export class Broker {
         ? this.now(async () => {}).then(() => this.ready(channel))
         : Promise.reject(this.#refusal());
     if (subscription.isSubscribed) return Promise.resolve();
-    subscription.subscribing ??= this.connection
-      .subscribe(channel)
-      .then(() => void (subscription.isSubscribed = true))
-      .finally(() => (subscription.subscribing = undefined));
     const late = (): EngineError => new EngineError(`${this.name} has not subscribed in time`, "not-sent");
-    return inTime(subscription.subscribing, COMMAND_TIMEOUT_MS, late);
+    return inTime(this.#subscribe(subscription), COMMAND_TIMEOUT_MS, late);
   }
 }
 

@@ -1,4 +1,4 @@
-/** Calls between nodes: to a peer of another node, and to all peers of a principal. Each call settles once, with a true outcome. */
+/** Calls to a peer of another node. Each settles once, with a true outcome. */
 import { bytes } from "../message/bytes.js";
 import { encodeNotification, messageJson, plainText, utf8Bytes } from "../message/codec.js";
 import { settingsOf, type CallSettings } from "../peer/outgoing-call.js";
@@ -27,10 +27,6 @@ import { FIRST_MS } from "./repeats.js";
 
 /** The part of a timeout that the node of the peer gets, so that its verdict can arrive in time. */
 const SHARE = 0.95;
-/** How long `principal` waits for the answers of all nodes. */
-const GATHER_MS = 5_000;
-/** Stands for nodes that may be there, and whose names are not known. No node has this name. */
-const UNNAMED = "?";
 /** How long `close` of a peer elsewhere may take. A peer closes within 5 s. */
 const CLOSE_MS = 10_000;
 
@@ -46,22 +42,10 @@ interface RemoteCall extends Expiring {
   readonly whenSettled: (() => void)[];
 }
 
-/** A question to all nodes, until all have answered. */
-interface Gathering extends Expiring {
-  /** How many nodes have received the question, with this one, if the broker has counted them. `undefined` until it has taken the question. */
-  count: number | undefined;
-  /**
-   * By node; `undefined` for an answer that was too long, which says nothing of the peers. `null` for this node when its question comes back:
-   * the beat of each node that was there before has come then.
-   */
-  readonly answers: Map<NodeName, unknown>;
-}
-
 /** The calls of one node to others, and of others to its peers. */
 export class Calls implements PeerCalls {
   readonly #node: FleetNode;
   readonly #calls = new Map<number, RemoteCall>();
-  readonly #gatherings = new Map<number, Gathering>();
   #lastNumber = 0;
   /** What aborts the calls from other nodes that run here, by node and number. */
   readonly #running = new Map<string, AbortController>();
@@ -96,27 +80,6 @@ export class Calls implements PeerCalls {
     if (to.node === node.id) return node.own.close(id, code, reason);
     const settings = settingsOf({ timeoutMs: CLOSE_MS }, node.host.settings);
     await this.#call(to.node, "close", settings, Kind.Close, [to.localId, code], JSON.stringify(reason));
-  }
-
-  notifyAll(principal: string, method: string, params: unknown): void {
-    const { broker, id, own } = this.#node;
-    const body = plainText(encodeNotification(method, params as object));
-    broker.send("a:all", frameOf(Kind.Principal, [0, id, "notify", 0, principal], body));
-    own.notifyAll(principal, method, params);
-  }
-
-  async find(principal: string): Promise<{ ids: Set<string>; unheard: NodeName[] }> {
-    const gathering = this.#gather("peers", principal, "null", 0);
-    const own = this.#node.own.idsOf(principal);
-    const { answers, unheard } = await gathering;
-    return { ids: new Set([...own, ...answers.flatMap(textsIn)]), unheard };
-  }
-
-  async disconnect(principal: string, code: number, reason: string): Promise<{ closed: number; unheard: NodeName[] }> {
-    const gathering = this.#gather("close", principal, JSON.stringify(reason), code);
-    const own = this.#node.own.closeAll(principal, code, reason);
-    const { answers, unheard } = await gathering;
-    return { closed: answers.reduce<number>((sum, one) => sum + (numberIn(one) || 0), own), unheard };
   }
 
   #call(
@@ -213,10 +176,9 @@ export class Calls implements PeerCalls {
       if (call.node !== node || !call.isWritten || !(hasEnded || call.settings.timeoutMs === Infinity)) continue;
       this.#settle(call.number)?.reject(new ConnectionLostError(call.method, "unknown", NO_NODE));
     }
-    for (const gathering of this.#gatherings.values()) this.#check(gathering);
   }
 
-  /** Takes a frame of a call, or about a principal. Returns false for an unknown one. */
+  /** Takes a frame of a call. Returns false for an unknown one. */
   received(frame: ReadFrame): boolean {
     const { kind, fields, body } = frame;
     const [numberField, from = "", third = "", fourth = "", fifth = ""] = fields;
@@ -229,15 +191,13 @@ export class Calls implements PeerCalls {
     else if (kind === Kind.Close) {
       const close = (peer: AnyPeer): Promise<unknown> => peer.close(Number(fourth), textIn(parsed(body)));
       void this.#answerWith(number, from, third, () => CLOSE_MS, close);
-    } else if (kind === Kind.Principal) this.#asked(number, from, frame);
-    else return false;
+    } else return false;
     return true;
   }
 
   #answered(number: number, from: NodeName, verdict: string, outcome: string, body: string): void {
     const value = parsed(body);
     if (value === undefined) return this.#node.foreign();
-    if (this.#gathered(number, from, verdict === "ok" ? value : undefined)) return;
     // A call is settled once: an answer that comes again finds nothing. Only the node that was called can answer.
     if (this.#calls.get(number)?.node !== from) return;
     const call = this.#settle(number)!;
@@ -312,82 +272,12 @@ export class Calls implements PeerCalls {
       const large = JSON.stringify({ bytes: size, maxMessageBytes: maxFrameBytes });
       frame = frameOf(Kind.Answer, [number, node, "large", "unknown"], large);
     }
-    void answers.send(`n:${to}`, frame, forMs, (count) => count > 0 || (forMs === Infinity && !nodes.live.has(to)));
-  }
-
-  /**
-   * Asks all nodes about the peers of a principal. Resolves with the answers by node, and with the nodes that did not answer in time:
-   * those that live, and `UNNAMED` if there may be others: the broker has counted more, or has not taken or not delivered the question.
-   * Never rejects.
-   */
-  #gather(
-    verb: "peers" | "close",
-    principal: string,
-    body: string,
-    code: number,
-  ): Promise<{ answers: unknown[]; unheard: NodeName[] }> {
-    const { broker, id: node, nodes } = this.#node;
-    const number = ++this.#lastNumber;
-    return new Promise((resolve) => {
-      const answers = new Map<NodeName, unknown>();
-      const expire = (): void => {
-        if (!this.#gatherings.delete(number)) return;
-        clearDeadline(gathering);
-        // With those that came meanwhile: a node that was counted and has not answered may be one of them.
-        const { count = Infinity } = gathering;
-        const known = new Set([...nodes.live, ...answers.keys()]);
-        const unheard = [...known].filter((name) => name !== node && answers.get(name) === undefined);
-        if (count > known.size || !answers.has(node)) unheard.push(UNNAMED);
-        resolve({ answers: [...answers.values()].filter((value) => value !== undefined), unheard });
-      };
-      const gathering: Gathering = { deadline: 0, expire, count: undefined, answers };
-      this.#gatherings.set(number, gathering);
-      if (this.#isClosed) return expire();
-      setDeadline(gathering, GATHER_MS);
-      const frame = frameOf(Kind.Principal, [number, node, verb, code, principal], body);
-      broker
-        .now(() => broker.connection.send("a:all", frame))
-        .then(
-          (count = 1) => {
-            gathering.count = count;
-            this.#check(gathering);
-          },
-          (error: EngineError) => {
-            // If it may have arrived, answers may come.
-            if (error.outcome === "not-sent") expire();
-          },
-        );
-    });
-  }
-
-  /** Takes the answer of a node to a question. A second one changes nothing. Returns false if the number is that of no open question. */
-  #gathered(number: number, from: NodeName, answer: unknown): boolean {
-    const gathering = this.#gatherings.get(number);
-    if (gathering === undefined) return false;
-    if (!gathering.answers.has(from)) gathering.answers.set(from, answer);
-    this.#check(gathering);
-    return true;
-  }
-
-  /** Ends a question when every node that lives, and every one that was counted, has answered. */
-  #check(gathering: Gathering): void {
-    const { answers, count = Infinity } = gathering;
-    const isComplete = [...this.#node.nodes.live].every((name) => answers.has(name));
-    if (isComplete && answers.size >= count) gathering.expire();
-  }
-
-  /** Takes a question or a notification about the peers of a principal. */
-  #asked(number: number, from: NodeName, { fields: [, , verb, code, principal], body }: ReadFrame): void {
-    if (from === this.#node.id) return void this.#gathered(number, from, null);
-    const value = verb === "notify" ? notificationIn(body) : parsed(body);
-    if (principal === undefined || value === undefined) return this.#node.foreign();
-    const { own } = this.#node;
-    if (verb === "notify") {
-      const { method, params } = value as { method: string; params: unknown };
-      return own.notifyAll(principal, method, params);
-    }
-    const answer = verb === "close" ? own.closeAll(principal, Number(code), textIn(value)) : own.idsOf(principal);
-    this.#answer(from, number, ["ok", "", JSON.stringify(answer)], GATHER_MS);
+    void answers.send(
+      `n:${to}`,
+      () => frame,
+      forMs,
+      (count = 1) => count > 0 || (forMs === Infinity && !nodes.live.has(to)),
+    );
   }
 
   /** Rejects all calls, and cancels them on the nodes of the peers. */
@@ -395,7 +285,6 @@ export class Calls implements PeerCalls {
     this.#isClosed = true;
     for (const call of this.#calls.values())
       this.#giveUp(call, new ConnectionLostError(call.method, call.isWritten ? "unknown" : "not-sent", CLOSED));
-    for (const gathering of this.#gatherings.values()) gathering.expire();
   }
 }
 
@@ -413,11 +302,6 @@ function encoded(value: unknown): string {
 /** Returns the text that another node has sent; empty for any other value. Converting an object may throw. */
 function textIn(value: unknown): string {
   return typeof value === "string" ? value : "";
-}
-
-/** Returns the texts that another node has sent; none for any other value. */
-function textsIn(value: unknown): string[] {
-  return Array.isArray(value) ? value.filter((one) => typeof one === "string") : [];
 }
 
 /** Returns the number that another node has sent; `NaN` for any other value. */

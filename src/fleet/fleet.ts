@@ -12,6 +12,7 @@ import { frameOf, isNodeName, Kind, readFrame, type ReadFrame } from "./frames.j
 import type { EngineStats, GroupOptions, Health, NodeHost, Nodes, ServerNode } from "../topics/host.js";
 import { FleetNode } from "./node.js";
 import type { OwnPeers } from "../topics/own-peers.js";
+import { Principals } from "./principals.js";
 import { notificationIn, type Notification } from "../topics/publication.js";
 import { shuffled } from "./reconnecting.js";
 import { refuseOptions } from "../topics/remote.js";
@@ -25,6 +26,7 @@ export class Fleet implements ServerNode {
   readonly topics: FleetTopics;
   readonly #node: FleetNode;
   readonly calls: Calls;
+  readonly principals: Principals;
   #wasUp = false;
   /** Whether `start` has resolved, with or without the broker. */
   #isStarted = false;
@@ -54,6 +56,7 @@ export class Fleet implements ServerNode {
       },
     });
     this.calls = new Calls(this.#node);
+    this.principals = new Principals(this.#node);
     this.topics = new FleetTopics(this.#node);
   }
 
@@ -91,6 +94,7 @@ export class Fleet implements ServerNode {
   async #close(): Promise<void> {
     clearDeadline(this.#unmetReport);
     this.calls.end();
+    this.principals.end();
     this.topics.close();
     await this.#node.close();
   }
@@ -155,8 +159,8 @@ export class Fleet implements ServerNode {
     if (!isNodeName(node) || node === this.id) return undefined;
     const frame = frameOf(Kind.SessionOver, [this.id, hash, principal === undefined ? "" : "p", principal ?? ""]);
     const { nodes, reports } = this.#node;
-    const isReceived = (count: number): boolean => count > 0 || !nodes.live.has(node);
-    return () => void reports.send(`n:${node}`, frame, SESSION_OVER_MS, isReceived);
+    const isReceived = (count = 1): boolean => count > 0 || !nodes.live.has(node);
+    return () => void reports.send(`n:${node}`, () => frame, SESSION_OVER_MS, isReceived);
   }
 
   stats(): EngineStats {
@@ -178,6 +182,7 @@ export class Fleet implements ServerNode {
     this.topics.up();
     this.#node.answers.up();
     this.#node.reports.up();
+    this.#node.closes.up();
     if (!this.#isStarted) return;
     this.#node.host.changed({ state: "up", downMs: performance.now() - this.#downAt });
     this.#reportSoon();
@@ -213,6 +218,9 @@ export class Fleet implements ServerNode {
         if (notification !== undefined) this.#notified(frame, notification);
         return notification !== undefined;
       }
+      case Kind.Principal:
+      case Kind.PeersOf:
+        return this.principals.received(frame);
       case Kind.SessionOver:
         this.#node.host.endSession(fields[1] ?? "", fields[2] === "p" ? fields[3] : undefined);
         return true;

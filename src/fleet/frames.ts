@@ -3,7 +3,7 @@
  * version and the kind. New fields are only added at the end, and a node ignores fields that it does not know.
  */
 
-import { VERSION } from "../topics/engine.js";
+import { VERSION, type Channel } from "../topics/engine.js";
 
 /** The kinds of frames. */
 export const Kind = {
@@ -33,8 +33,10 @@ export const Kind = {
   Cancel: "c",
   /** Closes a peer, and is answered: call, from, peer, code. The body is the reason, as JSON. */
   Close: "x",
-  /** Something for all peers of a principal: call, from, verb, code, principal. The body is a notification or a reason. */
+  /** Something for all peers of a principal: question, from, verb, code, principal, ageMs. The body is a notification or a reason. */
   Principal: "u",
+  /** The answer: question, from. The body is the ids of the peers, or how many were closed. */
+  PeersOf: "r",
   /** A client has discarded a session: from, hash, hasPrincipal, principal. */
   SessionOver: "z",
   /** A notification to the other nodes: from. */
@@ -48,6 +50,14 @@ export const Kind = {
   /** The answer: from, topic, number, part, isLast. The body is a list of ids and `as`. An empty part: nothing has changed. */
   Members: "m",
 } as const;
+
+/** The end of a name that is in a channel, in code points: not more bytes than a topic may have, and one for the point. */
+const MAX_END_LENGTH = 127;
+
+/** Returns the channel of a principal: that of all principals whose names have the same end. A broker may refuse an empty name. */
+export function channelOf(principal: string): Channel {
+  return `u:.${Array.from(principal).slice(-MAX_END_LENGTH).join("")}`;
+}
 
 /** Returns true if a text can be the name of a node. */
 export function isNodeName(name: string): boolean {

@@ -5,7 +5,7 @@ import { nanoid } from "../base/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Broker, type BrokerEvents } from "./broker.js";
 import { EngineError, type Engine, type LogPage, type LogPart, type LogRule, type NodeName } from "../topics/engine.js";
-import { isNodeName } from "./frames.js";
+import { channelOf, isNodeName } from "./frames.js";
 import type { NodeHost } from "../topics/host.js";
 import { BEATS, LEASE_MS, LiveNodes, type NodesOutput } from "./nodes.js";
 import { OwnPeers } from "../topics/own-peers.js";
@@ -54,9 +54,10 @@ export class FleetNode {
   readonly own: OwnPeers;
   readonly broker: Broker;
   readonly nodes: LiveNodes;
-  /** Answers to other nodes, and reports of sessions that began elsewhere. */
+  /** Answers to other nodes, reports of sessions that began elsewhere, and closes of the peers of a principal. */
   readonly answers = new Repeats(this, 10_000, 16 * 2 ** 20);
   readonly reports = new Repeats(this, 1_000, 2 ** 20);
+  readonly closes = new Repeats(this, 10_000, 4 * 2 ** 20);
   readonly leaseMs: number;
   readonly counts = { sent: 0, received: 0, dropped: 0, foreign: 0, healed: 0, gaps: 0, reconnects: 0 };
   readonly #beat: Expiring = { deadline: 0, expire: () => this.beat() };
@@ -67,8 +68,11 @@ export class FleetNode {
 
   constructor(engine: Engine, host: NodeHost, events: NodeEvents) {
     this.host = host;
-    this.own = new OwnPeers(host);
     this.broker = new Broker(engine, this, events);
+    this.own = new OwnPeers(host, (principal, isHere) => {
+      if (isHere) this.broker.want(channelOf(principal));
+      else this.broker.release(channelOf(principal));
+    });
     this.leaseMs = engine.settings?.leaseMs ?? LEASE_MS;
     const send = (...[channel, frame]: Parameters<Broker["send"]>): void => void this.broker.send(channel, frame, true);
     this.nodes = new LiveNodes(this.id, this.leaseMs, { ...events, send }, performance.now());
@@ -89,6 +93,7 @@ export class FleetNode {
     clearDeadline(this.#beat);
     this.answers.stop();
     this.reports.stop();
+    this.closes.stop();
     const { broker, nodes } = this;
     if (broker.isUp) await broker.now(() => broker.connection.send("a:all", nodes.bye())).catch(() => {});
     await broker.close();

@@ -65,6 +65,13 @@ export class LiveNodes {
     return this.#live;
   }
 
+  /** Returns true if no node, with this one, has missed a beat: one that has may be cut off. */
+  hearsAll(now: number): boolean {
+    const own = { at: this.#echoedAt, leaseMs: this.#leaseMs };
+    const signs = [own, ...Array.from(this.#signs).flatMap(([node, sign]) => (this.#live.has(node) ? sign : []))];
+    return signs.every(({ at, leaseMs }) => now - at <= (1.5 * leaseMs) / BEATS);
+  }
+
   /** Returns how long the last beat took to come back, or how long it has been away if that is longer. */
   lagMs(now: number): number | undefined {
     const awayMs = now - (this.#away[0]?.at ?? now);

@@ -34,17 +34,23 @@ export class Repeats {
   }
 
   /**
-   * Sends a frame at once, and repeats it for `forMs` until `isReceived` returns true for the number of nodes that have received it. A
-   * broker that counts none gets the frame until it has taken it. Never rejects.
+   * Sends a frame at once, and repeats it for `forMs` until `isReceived` returns true for the number of nodes that have received it:
+   * `undefined` from a broker that has taken it and counts none. Never rejects.
    */
-  async send(channel: Channel, frame: string, forMs: number, isReceived: (count: number) => boolean): Promise<void> {
+  async send(
+    channel: Channel,
+    frameNow: () => string,
+    forMs: number,
+    isReceived: (count?: number) => boolean,
+  ): Promise<void> {
     const { broker } = this.#node;
     const until = performance.now() + forMs;
     for (let delayMs = FIRST_MS; ; delayMs = Math.min(delayMs * 2, LAST_MS)) {
+      const frame = frameNow();
       const sending = broker.now(() => broker.connection.send(channel, frame), utf8Bytes(frame));
       // A frame that may have been received is sent again too.
       const count = await sending.catch(() => 0);
-      if (this.#isStopped || count === undefined || isReceived(count) || performance.now() + delayMs > until) return;
+      if (this.#isStopped || isReceived(count) || performance.now() + delayMs > until) return;
       if (!(await this.#wait(delayMs, frame.length))) return;
     }
   }

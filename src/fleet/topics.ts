@@ -213,7 +213,8 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   resubscribed(channels: readonly Channel[]): void {
     // This node may have missed questions too.
     this.repeatAll();
-    const topics = channels.map((channel) => channel.slice(2)).filter((name) => this.topics.has(name));
+    const isTopic = (channel: Channel): boolean => channel.startsWith("t:") && this.topics.has(channel.slice(2));
+    const topics = channels.filter(isTopic).map((channel) => channel.slice(2));
     this.#members.missed(topics);
     for (const name of topics) void this.topics.get(name)!.log?.heal();
   }

@@ -201,7 +201,7 @@ export class Entrance implements GateDelegate<Socket> {
   /** Makes the peer of a new client. */
   accept(client: Client, link: Link): void {
     const { request, admission } = client;
-    const peer = this.#peers.accept(link, admission?.auth, this.#configFor(request), admission?.principal);
+    const peer = this.#peers.accept(link, admission?.auth, this.#configFor(request), admission);
     this.#keepAuth(link, peer, client);
     this.#peers.emit("peer", [peer, request], peer);
   }

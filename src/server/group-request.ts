@@ -7,7 +7,7 @@ import type { OutgoingCall } from "../peer/outgoing-call.js";
 import { onAbort } from "../base/tell.js";
 import type { CallOptions } from "../contract/contract.js";
 import type { Connection } from "../peer/connection.js";
-import { checkExcept, type Except } from "../topics/remote.js";
+import { checkExcept, type Except, type PeerOutcome } from "../topics/remote.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 
 /** The options of `request` on a group. */
@@ -19,17 +19,6 @@ export interface GroupRequestOptions<P> {
   /** The peers that are not called, as for `notify` of a group. Default: none. */
   except?: Except<P> | undefined;
 }
-
-/** How the call to one peer of a group was settled: a `PromiseSettledResult` with the peer. */
-export type PeerOutcome<P, T> =
-  | { readonly peer: P; readonly status: "fulfilled"; readonly value: T; readonly reason?: undefined }
-  | {
-      readonly peer: P;
-      readonly status: "rejected";
-      /** What `peer.request` rejects with. */
-      readonly reason: any;
-      readonly value?: undefined;
-    };
 
 export const REQUEST_OPTIONS = { timeoutMs: optional(positive), signal: optional(anySignal), except: checkExcept };
 

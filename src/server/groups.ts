@@ -4,17 +4,19 @@ import { expected, failed } from "../message/errors.js";
 import { checkLive, isReady, LIVE_OPTIONS } from "../features/live.js";
 import { checkOptions, must, oneOf, optional } from "../message/options.js";
 import type { CallArgs, Contract, LiveOptions, NotifyName, Result } from "../contract/contract.js";
-import { checkExcept, Exclusion, wrongExcept, type Except, type Named, type NamedGroup } from "../topics/remote.js";
+import {
+  checkExcept,
+  Exclusion,
+  wrongExcept,
+  type Except,
+  type Named,
+  type NamedGroup,
+  type PeerOutcome,
+} from "../topics/remote.js";
 import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import { sendAll } from "./broadcast.js";
-import {
-  REQUEST_OPTIONS,
-  requestAll,
-  SharedRequest,
-  type GroupRequestOptions,
-  type PeerOutcome,
-} from "./group-request.js";
+import { REQUEST_OPTIONS, requestAll, SharedRequest, type GroupRequestOptions } from "./group-request.js";
 import type { ServerPeers } from "./peers.js";
 
 /** An iterable set of peers. It never contains closed peers. */

@@ -226,23 +226,23 @@ function authenticator({
   expiresInMs,
 }: Pick<Checked<typeof SERVER_OPTIONS>, "authenticate" | "principal" | "expiresInMs">): {
   authenticate: Authenticate | undefined;
-  disconnected: (principal: string) => void;
+  disconnected: (principal: string, until: number) => void;
 } {
   for (const [name, value] of Object.entries({ principal, expiresInMs }))
     if (authenticate === undefined && value !== undefined) throw new TypeError(`\`${name}\` requires \`authenticate\``);
-  let last: Disconnected = { principal: undefined, next: undefined };
+  let last: Disconnected = { principal: undefined, until: 0, next: undefined };
   return {
-    disconnected: (name) => (last = last.next = { principal: name, next: undefined }),
+    disconnected: (name, until) => (last = last.next = { principal: name, until, next: undefined }),
     authenticate:
       authenticate &&
       (async (request, credentials) => {
-        const before = last;
+        const [since, before] = [performance.now(), last];
         const auth: unknown = await authenticate(request, credentials);
         // Every falsy value: `auth && verify(auth)` returns the empty string that a client sends.
         if (!auth) return null;
         const name = principal && principalName(principal(auth), "principal()");
         const validMs = oneDuration(expiresInMs?.(auth), "expiresInMs()");
-        return new Admission(auth, name, performance.now() + validMs, before);
+        return new Admission(auth, name, performance.now() + validMs, since, before);
       }),
   };
 }

@@ -19,6 +19,7 @@ import { SessionRegistry } from "./session-registry.js";
 import { Tally, type ServerStats } from "./stats.js";
 import { postFeatures } from "./streams.js";
 import { Topics } from "./topics.js";
+import type { Admission } from "./upgrade.js";
 
 export const CLOSING = "the server is closing";
 
@@ -144,12 +145,12 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   }
 
   /** Makes the peer of a transport, whose `config` is that of its dialect. If the server is closed, closes it. */
-  accept(transport: Transport, auth: A, config = this.config, principal?: string): Peer<L, R, A> {
+  accept(transport: Transport, auth: A, config = this.config, admission?: Admission): Peer<L, R, A> {
     const peer = this.#make(transport, auth, config);
     // A transport may end as it starts. One that is still connecting belongs to the server too.
     if (peer.state !== "closed") {
       this.open.add(peer);
-      this.#opened(peer, principal);
+      this.#opened(peer, admission);
     }
     if (this.#isClosing) endPeer(peer, { code: GoingAway, reason: CLOSING });
     return peer;
@@ -172,8 +173,8 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
     return peer;
   }
 
-  #opened(peer: AnyPeer, principal?: string): void {
-    this.node?.own.opened(peer, principal ?? this.#principalOf(peer));
+  #opened(peer: AnyPeer, admission?: Admission): void {
+    this.node?.own.opened(peer, admission?.principal ?? this.#principalOf(peer), admission?.since);
   }
 
   #remove(peer: Peer<L, R, A>): void {
@@ -234,7 +235,8 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   principal(name: string): Principal<R> {
     if (this.#options.principal === undefined)
       throw new TypeError("`server.principal` requires the option `principal`");
-    return principalOf<R>(this.anyNode.calls, name);
+    const { calls, principals } = this.anyNode;
+    return principalOf<R>(calls, principals, name);
   }
 
   /** Returns the counts of all peers, and the present load. */

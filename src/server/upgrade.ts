@@ -167,6 +167,8 @@ export function isTls({ socket }: IncomingMessage): boolean {
 /** A principal that was disconnected, and the one after it. An admission keeps the last one before it, and so only later ones. */
 export interface Disconnected {
   readonly principal: string | undefined;
+  /** When: a client whose `authenticate` was called later is not concerned. `Infinity` if it was just now. */
+  readonly until: number;
   next: Disconnected | undefined;
 }
 
@@ -183,13 +185,16 @@ export class Admission {
   readonly principal: string | undefined;
   /** When `auth` expires, by `performance.now()`; `Infinity` if it does not. */
   readonly expiresAt: number;
+  /** When `authenticate` was called, by `performance.now()`. */
+  readonly since: number;
   #before: Disconnected | undefined;
 
-  /** `before`: the last principal that was disconnected before `authenticate` was called. */
-  constructor(auth: unknown, principal: string | undefined, expiresAt: number, before: Disconnected) {
+  /** `before`: the last principal that was disconnected before `since`. */
+  constructor(auth: unknown, principal: string | undefined, expiresAt: number, since: number, before: Disconnected) {
     this.auth = auth;
     this.principal = principal;
     this.expiresAt = expiresAt;
+    this.since = since;
     this.#before = before;
   }
 
@@ -201,7 +206,7 @@ export class Admission {
     let one = this.#before?.next;
     // A connection may refer to its admission for as long as it lives.
     this.#before = undefined;
-    while (one !== undefined && one.principal !== this.principal) one = one.next;
+    while (one !== undefined && (one.principal !== this.principal || one.until < this.since)) one = one.next;
     return one && DISCONNECTED;
   }
 }

@@ -403,7 +403,7 @@ export function describeEngine(
         await a!.join(ann.peer, { as: "ann" });
         await b!.join(bob.peer, { as: "bob" });
         const asked = await servers[1]!.server.principal("ann").peers();
-        expect([asked.peers.map(({ id }) => id), asked.unheard]).toEqual([[ann.peer.id], []]);
+        expect([asked.peers.map(({ id }) => id), asked.isComplete]).toEqual([[ann.peer.id], true]);
         a!.notify("said", { n: 1 }, { except: ann.peer.id });
         b!.notify("said", { n: 2 });
         if (hasLog) {

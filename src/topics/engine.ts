@@ -15,11 +15,11 @@ export { positionOf, textOf, type Position } from "../message/position.js";
 export type NodeName = string;
 
 /**
- * A channel. `t:` and the name of a topic, `n:` and the name of a node (its inbox), or `a:all` (all nodes). The name of a topic is
- * any well-formed text of 1 to 512 bytes of UTF-8, with spaces, line breaks, `*`, `>`, `{` and `:`. The engine escapes what its broker
- * treats as special, so that different channels never have the same name in the broker.
+ * A channel. `t:` and the name of a topic, `u:` and that of a user, `n:` and the name of a node (its inbox), or `a:all` (all nodes). The
+ * name of a topic or user is any well-formed text of 1 to 512 bytes of UTF-8, with spaces, line breaks, `*`, `>`, `{` and `:`. The engine
+ * escapes what its broker treats as special, so that different channels never have the same name in the broker.
  */
-export type Channel = `t:${string}` | `n:${NodeName}` | "a:all";
+export type Channel = `t:${string}` | `u:${string}` | `n:${NodeName}` | "a:all";
 
 /** The maximum length of a topic's name, in bytes of UTF-8. */
 export const MAX_TOPIC_BYTES = 512;

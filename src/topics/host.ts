@@ -3,7 +3,7 @@ import type { MessageText } from "../message/codec.js";
 import type { CallSettings } from "../peer/outgoing-call.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { OwnPeers, PeersHost } from "./own-peers.js";
-import type { Exclusion, PeerCalls } from "./remote.js";
+import type { Exclusion, PeerCalls, PrincipalCalls } from "./remote.js";
 import type { NodeTopics } from "./topic.js";
 import type { SendOptions } from "./topic-options.js";
 
@@ -127,6 +127,7 @@ export interface ServerNode {
   readonly own: OwnPeers;
   /** Reaches the peers of all nodes. */
   readonly calls: PeerCalls;
+  readonly principals: PrincipalCalls;
   /**
    * Takes a notification that this node has sent to its members of these topics, or to all its peers: for those of other nodes, and those
    * that are about to join.

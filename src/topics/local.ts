@@ -122,10 +122,11 @@ export class LocalNode implements ServerNode {
   readonly id = nanoid(ID_LENGTH);
   readonly own: OwnPeers;
   readonly calls: OwnPeers;
+  readonly principals: OwnPeers;
 
   constructor(host: NodeHost) {
     this.topics = new LocalTopics(host);
-    this.own = this.calls = new OwnPeers(host);
+    this.own = this.calls = this.principals = new OwnPeers(host);
   }
 
   get nodes(): Nodes {

@@ -2,34 +2,41 @@
 import type { CallOptions } from "../contract/contract.js";
 import { ConnectionLostError } from "../message/errors.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
-import type { PeerCalls } from "./remote.js";
+import type { PeerCalls, PrincipalCalls } from "./remote.js";
 
 /** The server of the peers. */
 export interface PeersHost {
-  /** The peers of a principal are closed. Clients of it may still be on their way to become peers. */
-  disconnected(principal: string): void;
+  /** The peers of a principal are closed. Clients whose `authenticate` was called until `until` may be on their way to become peers. */
+  disconnected(principal: string, until: number): void;
   /** Takes an error that has no caller. */
   report(error: unknown): void;
 }
 
-export class OwnPeers implements PeerCalls {
+export class OwnPeers implements PeerCalls, PrincipalCalls {
   readonly #host: PeersHost;
+  readonly #changed: (principal: string, isHere: boolean) => void;
   readonly #byId = new Map<string, AnyPeer>();
-  readonly #byPrincipal = new Map<string, Set<AnyPeer>>();
+  /** The peers of each principal, and since when they are. */
+  readonly #byPrincipal = new Map<string, Map<AnyPeer, number>>();
   readonly #principals = new Map<AnyPeer, string>();
 
-  constructor(host: PeersHost) {
+  /** `changed`: a principal has its first peer here, or has none any more. */
+  constructor(host: PeersHost, changed: (principal: string, isHere: boolean) => void = () => {}) {
     this.#host = host;
+    this.#changed = changed;
   }
 
-  /** A peer is open. */
-  opened(peer: AnyPeer, principal: string | undefined): void {
+  /** A peer is open. `since`: when its client was authenticated. */
+  opened(peer: AnyPeer, principal: string | undefined, since = performance.now()): void {
     this.#byId.set(peer.id, peer);
     if (principal === undefined) return;
     this.#principals.set(peer, principal);
     let peers = this.#byPrincipal.get(principal);
-    if (peers === undefined) this.#byPrincipal.set(principal, (peers = new Set()));
-    peers.add(peer);
+    if (peers === undefined) {
+      this.#byPrincipal.set(principal, (peers = new Map()));
+      this.#changed(principal, true);
+    }
+    peers.set(peer, since);
   }
 
   /** A peer is closed. */
@@ -40,7 +47,9 @@ export class OwnPeers implements PeerCalls {
     this.#principals.delete(peer);
     const peers = this.#byPrincipal.get(principal)!;
     peers.delete(peer);
-    if (peers.size === 0) this.#byPrincipal.delete(principal);
+    if (peers.size > 0) return;
+    this.#byPrincipal.delete(principal);
+    this.#changed(principal, false);
   }
 
   get(id: string): AnyPeer | undefined {
@@ -66,26 +75,26 @@ export class OwnPeers implements PeerCalls {
   }
 
   notifyAll(principal: string, method: string, params: unknown): void {
-    for (const peer of this.#byPrincipal.get(principal) ?? []) peer.notify(method, params);
+    for (const peer of this.#byPrincipal.get(principal)?.keys() ?? []) peer.notify(method, params);
   }
 
   /** Returns the ids of the peers of a principal. */
   idsOf(principal: string): string[] {
-    return Array.from(this.#byPrincipal.get(principal) ?? [], ({ id }) => id);
+    return Array.from(this.#byPrincipal.get(principal)?.keys() ?? [], ({ id }) => id);
   }
 
-  async find(principal: string): Promise<{ ids: string[]; unheard: [] }> {
-    return { ids: this.idsOf(principal), unheard: [] };
+  async find(principal: string): Promise<{ ids: string[]; isComplete: true }> {
+    return { ids: this.idsOf(principal), isComplete: true };
   }
 
-  async disconnect(principal: string, code: number, reason: string): Promise<{ closed: number; unheard: [] }> {
-    return { closed: this.closeAll(principal, code, reason), unheard: [] };
+  async disconnect(principal: string, code: number, reason: string): Promise<{ closed: number; isComplete: true }> {
+    return { closed: this.closeAll(principal, code, reason), isComplete: true };
   }
 
-  /** Closes the peers of a principal. Returns how many. */
-  closeAll(principal: string, code: number, reason: string): number {
-    const peers = [...(this.#byPrincipal.get(principal) ?? [])];
-    this.#host.disconnected(principal);
+  /** Closes the peers of a principal whose clients were authenticated until `until`. Returns how many. */
+  closeAll(principal: string, code: number, reason: string, until = Infinity): number {
+    const peers = [...(this.#byPrincipal.get(principal) ?? [])].flatMap(([peer, since]) => (since > until ? [] : peer));
+    this.#host.disconnected(principal, until);
     for (const peer of peers) peer.close(code, reason).catch((error: unknown) => this.#host.report(error));
     return peers.length;
   }

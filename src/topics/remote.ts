@@ -34,23 +34,42 @@ export interface RemotePeer<R extends Contract<R> = any> {
   close(code?: number, reason?: string): Promise<void>;
 }
 
-/** All peers of one principal, on all nodes. */
+/** How the call to one of several peers was settled: a `PromiseSettledResult` with the peer. */
+export type PeerOutcome<P, T> =
+  | { readonly peer: P; readonly status: "fulfilled"; readonly value: T; readonly reason?: undefined }
+  | {
+      readonly peer: P;
+      readonly status: "rejected";
+      /** What `peer.request` rejects with. */
+      readonly reason: any;
+      readonly value?: undefined;
+    };
+
+/**
+ * All peers of one principal, on all nodes. `isComplete` is true if each node that may have one has answered: false if one has not
+ * within 5 s, if the broker has not taken the question, or if a node is silent for longer than 1.5 beats, because it may be cut off. A
+ * broker that does not count its receivers exactly (NATS, a Redis Cluster, a Redis with replicas) is given 200 ms: a node that it does not
+ * count, and that takes longer, is not noticed.
+ */
 export interface Principal<R extends Contract<R> = any> {
   /** Notifies the peers, at most once. Throws as `notify` of a `RemotePeer`. For a principal that is notified often, use a topic. */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): void;
-  /**
-   * Returns the peers. `unheard`: the names of the nodes that did not answer within 5 s, and `"?"` if there may be others, because the
-   * broker counts more nodes, or has not taken or not delivered the question. Never rejects.
-   */
-  peers(): Promise<{ peers: RemotePeer<R>[]; unheard: string[] }>;
+  /** Calls a method of each peer, as `RemotePeer.request` does. Rejects only with a `TypeError` for params without a JSON form. */
+  request<K extends keyof R & string>(
+    method: K,
+    ...args: CallArgs<R[K]>
+  ): Promise<{ outcomes: PeerOutcome<RemotePeer<R>, Result<R[K]>>[]; isComplete: boolean }>;
+  /** Returns the peers. Never rejects. */
+  peers(): Promise<{ peers: RemotePeer<R>[]; isComplete: boolean }>;
   /**
    * Closes the peers, and refuses the clients of the principal whose `authenticate` was called before and that are no peers yet. They
-   * get 503 and may try again. Returns how many peers, and the nodes that did not answer, as `peers` does. To ban a principal, refuse
-   * it in `authenticate` first, and call this again while `unheard` is not empty and this server is open. A node without a connection to the
-   * broker is not asked and may be in no list: check its own peers when it emits `engine` with `"up"`. Rejects with a `TypeError` for a
-   * code that is not an application's to send.
+   * get 503 and may try again. Returns how many peers were closed. To ban a principal, refuse it in `authenticate` first.
+   *
+   * Repeats the close for 30 s while this server is open, after 0.1 s and at last every 3 s. So it reaches a node on which the principal
+   * had no peer and a client was being authenticated, and one that had no connection to the broker. Peers that were authenticated later
+   * stay. Rejects with a `TypeError` for a code that is not an application's to send.
    */
-  disconnect(code?: number, reason?: string): Promise<{ closed: number; unheard: string[] }>;
+  disconnect(code?: number, reason?: string): Promise<{ closed: number; isComplete: boolean }>;
 }
 
 /** The longest name of a principal, in UTF-16 code units. Each takes at most 5 characters in the head of a frame. */
@@ -172,7 +191,7 @@ export class AddressedPeer<R extends Contract<R>> implements RemotePeer<R> {
   }
 }
 
-/** Reaches peers by their ids, and all those of a principal. */
+/** Reaches peers by their ids. */
 export interface PeerCalls {
   /** Calls a method of a peer. Never throws. */
   request(id: string, method: string, params: unknown, options?: CallOptions): Promise<unknown>;
@@ -180,16 +199,23 @@ export interface PeerCalls {
   notify(id: string, method: string, params: unknown): void;
   /** Closes a peer. Resolves when it is closed. */
   close(id: string, code: number, reason: string): Promise<void>;
-  /** Notifies the peers of a principal, at most once. */
+}
+
+/** Reaches the peers of principals. `isComplete`: as of `Principal`. Nothing rejects. */
+export interface PrincipalCalls {
   notifyAll(principal: string, method: string, params: unknown): void;
-  /** Returns the ids of the peers of a principal, and the names of the nodes that did not answer. Never rejects. */
-  find(principal: string): Promise<{ ids: Iterable<string>; unheard: string[] }>;
-  /** Closes the peers of a principal. Returns how many, and the names of the nodes that did not answer. Never rejects. */
-  disconnect(principal: string, code: number, reason: string): Promise<{ closed: number; unheard: string[] }>;
+  /** Returns the ids of the peers. */
+  find(principal: string): Promise<{ ids: Iterable<string>; isComplete: boolean }>;
+  /** Closes the peers. Returns how many. */
+  disconnect(principal: string, code: number, reason: string): Promise<{ closed: number; isComplete: boolean }>;
 }
 
 /** Returns the peers of a principal. Throws a `TypeError` for a name that no principal has. */
-export function principalOf<R extends Contract<R>>(calls: PeerCalls, name: string): Principal<R> {
+export function principalOf<R extends Contract<R>>(
+  calls: PeerCalls,
+  principals: PrincipalCalls,
+  name: string,
+): Principal<R> {
   principalName(name, "name");
   const named: Principal<R> & { toJSON(key: string): never } = {
     toJSON(key) {
@@ -199,15 +225,21 @@ export function principalOf<R extends Contract<R>>(calls: PeerCalls, name: strin
       refuseOptions(options);
       // Also if there is no peer, params without a JSON form are refused.
       encodeNotification(method, params as object);
-      calls.notifyAll(name, method, params);
+      principals.notifyAll(name, method, params);
+    },
+    async request(method: string, params?: any, options?: any): Promise<any> {
+      encodeNotification(method, params);
+      const { peers, isComplete }: { peers: RemotePeer[]; isComplete: boolean } = await named.peers();
+      const settled = await Promise.allSettled(peers.map((peer) => peer.request(method, params, options)));
+      return { outcomes: settled.map((outcome, i) => ({ peer: peers[i]!, ...outcome })), isComplete };
     },
     async peers() {
-      const { ids, unheard } = await calls.find(name);
-      return { peers: Array.from(ids, (id) => new AddressedPeer<R>(calls, id)), unheard };
+      const { ids, isComplete } = await principals.find(name);
+      return { peers: Array.from(ids, (id) => new AddressedPeer<R>(calls, id)), isComplete };
     },
     async disconnect(code = 1000, reason = "") {
       checkClose(code, reason);
-      return calls.disconnect(name, code, reason);
+      return principals.disconnect(name, code, reason);
     },
   };
   return named;

@@ -139,8 +139,8 @@ describe("a call to a peer of another node", () => {
     expect((await Promise.all(calls)).map(({ code }) => code as string)).toEqual(["PROTOCOL", "TOO_LARGE"]);
     link!.loses = (_channel, frame) => frame.startsWith("1u");
     const asking = a.server.principal("bob").disconnect();
-    await answer(3, "ok", trap);
-    expect(await asking).toEqual({ closed: 0, unheard: [] });
+    await link!.send(`n:${a.server.nodes.id}`, `1r\t1\t${from}\n${trap}`);
+    expect(await asking).toEqual({ closed: 0, isComplete: true });
     link!.loses = () => false;
     await link!.send(`n:${from}`, `1x\t7\tforeign\t${bob.peer.id.split(".")[1]!}\t4001\n${trap}`);
     expect(await bob.peer.closed).toMatchObject({ code: 4001, reason: "" });

@@ -108,7 +108,7 @@ export class FaultyLink implements EngineConnection {
   readonly #closed = gate<never>();
   readonly engine: FaultyEngine;
   #inner: EngineConnection;
-  readonly #channels = new Set<Channel>(["a:all"]);
+  readonly #channels: Set<Channel>;
   #held: HeldFrame[] | undefined;
   /** Whether the connection is lost, and when it was. */
   isDown = false;
@@ -116,6 +116,7 @@ export class FaultyLink implements EngineConnection {
 
   constructor(engine: FaultyEngine, node: string, host: EngineHost) {
     this.node = node;
+    this.#channels = new Set<Channel>(["a:all", `n:${node}`]);
     this.host = host;
     this.engine = engine;
     if (engine.isLate) this.#opening = gate();
@@ -195,9 +196,9 @@ export class FaultyLink implements EngineConnection {
     if (!this.isDown && !frame.startsWith("1b")) this.sent.push(frame);
     let missing = 0;
     const count = await this.#run("send", () => {
-      // A node without a connection is not subscribed to its inbox, nor to the channel of all nodes.
-      const down = this.engine.links.filter(({ isDown }) => isDown);
-      missing = down.filter(({ node }) => channel === "a:all" || channel === `n:${node}`).length;
+      // A node without a connection is subscribed to nothing.
+      const isMissing = (link: FaultyLink): boolean => link.isDown && link.#channels.has(channel);
+      missing = this.engine.links.filter(isMissing).length;
       return this.#inner.send(channel, frame);
     });
     return this.counted(count === undefined || !this.engine.counts ? undefined : count - missing);

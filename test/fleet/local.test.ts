@@ -123,7 +123,7 @@ describe.each([
     expect((await settled(principal.peers())).peers.map(({ id }) => id)).toEqual([bob.peer.id]);
     principal.notify("said", { n: 1 });
     await expectSoon(() => [said(bob), said(ann)], [[1], []]);
-    expect(await settled(principal.disconnect(4_001))).toEqual({ closed: 1, unheard: [] });
+    expect(await settled(principal.disconnect(4_001))).toEqual({ closed: 1, isComplete: true });
     await settled(node.server.peer(ann.peer.id).close());
     expect((await settled(Promise.all([bob, ann].map(({ peer }) => peer.closed)))).map(({ code }) => code)).toEqual([
       4_001, 1_000,

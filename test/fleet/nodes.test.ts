@@ -145,10 +145,10 @@ describe("the start", () => {
     const got: string[] = [];
     const asking = await engine.foreign("asking-1e", got);
     const [link] = engine.links;
-    link!.host.received("a:all", "1u\t1\tasking-1e\tpeers\t0\tbob\nnull");
+    link!.host.received("a:all", "1x\t1\tasking-1e\tnobody\t1000\nnull");
     link!.up();
     await pass(0);
-    expect(got.filter((frame) => /^1a\t1\t.*\tok\t\n\[\]$/.test(frame))).toHaveLength(1);
+    expect(got.filter((frame) => /^1a\t1\t.*\tlost\tnot-sent\nnull$/.test(frame))).toHaveLength(1);
     await asking.close();
   });
 

@@ -1,6 +1,5 @@
-/** `server.principal`: the peers of one user on all nodes, and the nodes that did not answer. */
+/** `server.principal`: the peers of one user on all nodes, and what is not known of them. */
 import { beforeEach, expect, it } from "vitest";
-import { EngineError } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { gate, turn } from "../support/turns.js";
 import { FaultyEngine, type FaultyLink } from "./faulty.js";
@@ -10,11 +9,8 @@ import { makeNode, makeNodes, settled, useFleet, type Node } from "./nodes.js";
 useFleet();
 
 const OPTIONS = { principal: ({ name }: { name: string }) => name };
-/** How long a principal waits for answers, and a little more. */
-const GATHER_MS = 5_100;
 /** After this time, each node has seen those that were there at its second beat. */
 const BEAT_MS = 4_000;
-const isQuestion = (_channel: string, frame: string): boolean => frame.startsWith("1u");
 
 let engine: FaultyEngine;
 beforeEach(() => void (engine = new FaultyEngine()));
@@ -22,16 +18,15 @@ beforeEach(() => void (engine = new FaultyEngine()));
 const add = (count: number): Node[] => makeNodes(count, OPTIONS, engine);
 const idsOf = (peers: readonly { id: string }[]): string[] => peers.map(({ id }) => id);
 const link = (i: number): FaultyLink => engine.links[i]!;
+const received = ({ server }: Node): number => server.stats().engine!.received;
 
-/** Asks a node for the peers of bob. Returns their ids, and the nodes that did not answer. */
-async function ask({ server }: Node, waitMs = GATHER_MS): Promise<[ids: string[], unheard: readonly string[]]> {
-  let answer: [string[], readonly string[]] | undefined;
+/** Asks a node for the peers of bob. Puts their ids, and whether they are all, into the list that it returns. */
+function ask({ server }: Node): (string[] | boolean)[] {
+  const answer: (string[] | boolean)[] = [];
   void server
     .principal("bob")
     .peers()
-    .then(({ peers, unheard }) => (answer = [idsOf(peers), unheard]));
-  await pass(waitMs);
-  if (answer === undefined) throw new Error(`no answer in ${waitMs} ms`);
+    .then(({ peers, isComplete }) => answer.push(idsOf(peers), isComplete));
   return answer;
 }
 
@@ -43,22 +38,48 @@ it("is found by all nodes, also over `accept`, and its peers are closed with cod
     (await b.client("bob")).peer,
     joinSilent(b.server, {}, { name: "bob" }).peer,
   ];
-  for (const node of [a, b]) {
-    const [ids, unheard] = await ask(node, 0);
-    expect([new Set(ids), unheard]).toEqual([new Set(idsOf(bobs)), []]);
+  for (const { server } of [a, b]) {
+    const { peers, isComplete } = await server.principal("bob").peers();
+    expect([new Set(idsOf(peers)), isComplete]).toEqual([new Set(idsOf(bobs)), true]);
   }
   await expect(a.server.principal("eve").disconnect(1001)).rejects.toThrow("Expected `code`");
-  expect(await a.server.principal("bob").disconnect(4003, "banned")).toEqual({ closed: 3, unheard: [] });
+  expect(await a.server.principal("bob").disconnect(4003, "banned")).toEqual({ closed: 3, isComplete: true });
   for (const peer of bobs) expect(await peer.closed).toMatchObject({ code: 4003, reason: "banned" });
   expect([eve.got, eve.client.state]).toEqual([[], "open"]);
 });
 
-it("has a name of at most 8,192 characters of any kind", async () => {
+it("sends no frame to a node without a peer of it", async () => {
+  const [a, b, c] = add(3) as [Node, Node, Node];
+  const bob = await b.client("bob");
+  const principal = a.server.principal("bob");
+  await pass(BEAT_MS);
+  const before = received(c);
+  principal.notify("said", { n: 1 });
+  const { outcomes, isComplete } = await principal.request("asked", { n: 2 });
+  expect(outcomes.map(({ peer, status }) => [peer.id, status])).toEqual([[bob.peer.id, "fulfilled"]]);
+  expect([isComplete, bob.got.map(([method]) => method)]).toEqual([true, ["said", "asked"]]);
+  await expect(principal.request("asked", { n: 1n })).rejects.toThrow(TypeError);
+  expect(await principal.disconnect()).toEqual({ closed: 1, isComplete: true });
+  expect(received(c)).toBe(before);
+  await pass(5_100);
+  const after = received(b);
+  principal.notify("said");
+  await turn();
+  expect(received(b)).toBe(after);
+});
+
+it("has a name of at most 8,192 characters of any kind, whose end may be that of another name", async () => {
   const [a, b] = add(2) as [Node, Node];
   const name = "é".repeat(8_192);
   for (const wrong of [`${name}é`, "\ud800", undefined, 5])
     expect(() => a.server.principal(wrong as string)).toThrow("a well-formed string of at most 8192 characters");
-  expect(await a.server.principal(name).disconnect()).toEqual({ closed: 0, unheard: [] });
+  const end = name.slice(-130);
+  const [bob, eve] = [await b.client(`bob${end}`), await b.client(`eve${end}`)];
+  expect(await a.server.principal(name).disconnect()).toEqual({ closed: 0, isComplete: true });
+  await bob.client.close();
+  await pass(6_000);
+  a.server.principal(`eve${end}`).notify("said");
+  expect(await eve.until(1)).toEqual([["said", undefined]]);
   expect(b.server.stats().engine!.foreign).toBe(0);
 });
 
@@ -66,78 +87,103 @@ it("requires the option `principal`", () => {
   expect(() => makeNode({}).server.principal("bob")).toThrow("requires the option `principal`");
 });
 
-it("names the nodes that did not answer in 5 s, or whose answer was too long, and keeps the answers of the others", async () => {
+it.each<[what: string, facts: FaultyEngine["facts"], counted: FaultyLink["counted"], isExact: boolean]>([
+  ["exactly", {}, (count) => count, true],
+  ["perhaps too few", { undercounts: true }, () => 0, false],
+  ["none", {}, () => undefined, false],
+])(
+  "waits for the nodes that the broker counts, and for 200 ms if it counts %s",
+  async (_what, facts, counted, isExact) => {
+    engine.facts = facts;
+    const [a, b] = add(2) as [Node, Node];
+    const bob = await b.client("bob");
+    link(0).counted = counted;
+    link(1).hold();
+    const answer = ask(a);
+    await pass(100);
+    expect(answer).toEqual([]);
+    link(1).release();
+    await pass(90);
+    const all = [[bob.peer.id], true];
+    expect(answer).toEqual(isExact ? all : []);
+    await pass(10);
+    expect(answer).toEqual(all);
+  },
+);
+
+it.each<[what: string, disturb: () => unknown, waitMs: number]>([
+  ["an answer is lost", () => void (link(0).loses = (_channel, frame) => frame.startsWith("1r")), 5_000],
+  ["the broker does not answer", () => void link(0).blocks("send"), 5_000],
+  ["a node is silent", () => (link(1).down(), pass(5_100)), 0],
+  ["the connection is down", () => link(0).down(), 0],
+])("is not complete if %s", async (_what, disturb, waitMs) => {
   const [a, b] = add(2) as [Node, Node];
-  const [own, bob] = [await a.client("bob"), await b.client("bob")];
+  await b.client("bob");
   await pass(BEAT_MS);
-  const from = b.server.nodes.id;
-  link(1).loses = isQuestion;
-  expect(await ask(a)).toEqual([[own.peer.id], [from]]);
-  const asking = a.server.principal("bob").peers();
-  await turn();
-  await link(1).send(`n:${a.server.nodes.id}`, `1a\t2\t${from}\tlarge\tunknown\n{"bytes":2000000}`);
-  expect((await asking).unheard).toEqual([from]);
-  link(0).down();
-  expect(await ask(a, 0)).toEqual([[own.peer.id], [from, "?"]]);
-  expect(bob.peer.state).toBe("open");
+  await disturb();
+  const answer = ask(a);
+  await pass(Math.max(waitMs - 1, 0));
+  expect(answer).toEqual(waitMs > 0 ? [] : [[], false]);
+  await pass(1);
+  expect(answer).toEqual([[], false]);
 });
 
-it("waits for a node that came before the question, if the broker does not count", async () => {
-  engine.counts = false;
-  const [a] = add(1) as [Node];
-  await pass(BEAT_MS);
-  const [b] = add(1) as [Node];
-  const bob = await b.client("bob");
-  link(1).hold();
-  const asking = a.server.principal("bob").peers();
-  await pass(100);
-  link(1).release();
-  const { peers, unheard } = await asking;
-  expect([idsOf(peers), unheard]).toEqual([[bob.peer.id], []]);
-});
-
-it("ends after 5 s, and says that there may be other nodes if the question does not come back", async () => {
-  engine.counts = false;
+it("ends with what is known when the server closes", async () => {
   const [a, b] = add(2) as [Node, Node];
-  const own = await a.client("bob");
-  await pass(BEAT_MS);
-  link(1).loses = link(0).loses = isQuestion;
-  const [early, late] = [ask(a, 4_900).catch(String), ask(a, 5_100)];
-  expect(await early).toContain("no answer");
-  expect(await late).toEqual([[own.peer.id], [b.server.nodes.id, "?"]]);
-  link(0).down();
-  expect(await a.server.principal("bob").disconnect()).toEqual({ closed: 1, unheard: [b.server.nodes.id, "?"] });
-});
-
-it.each([
-  ["comes after all other answers", false],
-  ["does not come", true],
-])("names a node that came after the last beat, if the count of the broker %s", async (_what, isLost) => {
-  const [a, b] = add(2) as [Node, Node];
-  await pass(BEAT_MS);
-  const [c] = add(1) as [Node];
-  engine.unheard.add(c.server.nodes.id);
-  const [bob] = [await b.client("bob"), await c.client("bob")];
-  expect(a.server.nodes.live).toHaveLength(2);
-  link(2).loses = isQuestion;
-  const count = gate();
-  link(0).after = (command) => (command === "send" ? count.promise : undefined);
-  const asking = ask(a);
-  engine.unheard.clear();
-  await turn();
-  if (isLost) count.reject(new EngineError("faulty: lost", "unknown"));
-  else count.resolve();
-  expect(await settled(asking)).toEqual([[bob.peer.id], [c.server.nodes.id, ...(isLost ? ["?"] : [])]]);
-});
-
-it("reports a node that the broker counts and that was given up, because it may have peers", async () => {
-  const [a, b] = add(2) as [Node, Node];
-  const bob = await b.client("bob");
-  // Its process is stopped.
+  const [own] = [await a.client("bob"), await b.client("bob")];
   link(1).loses = () => true;
-  link(1).before = () => new Promise(() => {});
-  await pass(14_000);
-  expect([a.server.nodes.live, a.server.stats().engine!.nodes]).toEqual([[a.server.nodes.id], 1]);
-  expect(await ask(a)).toEqual([[], ["?"]]);
+  const answer = ask(a);
+  await turn();
+  await settled(a.server.close());
+  expect(answer).toEqual([[own.peer.id], false]);
+});
+
+it.each<[what: string, begin: () => unknown, end: () => unknown]>([
+  ["the connection is restored", () => link(1).down(), () => link(1).up()],
+  ["the broker has failed to subscribe", () => link(1).fails("subscribe"), () => {}],
+  ["the broker restarts", () => {}, () => engine.restart()],
+])("is reached when %s", async (_what, begin, end) => {
+  const [a, b] = add(2) as [Node, Node];
+  await turn();
+  await begin();
+  const bob = await b.client("bob");
+  await end();
+  await pass(1_000);
+  a.server.principal("bob").notify("said", { n: 1 });
+  expect(await bob.until(1)).toEqual([["said", { n: 1 }]]);
+});
+
+it("closes a client that another node was authenticating, and none that is authenticated later", async () => {
+  let answer = gate();
+  const authenticate = async (): Promise<object> => {
+    await answer.promise;
+    return { name: "bob" };
+  };
+  const [a] = add(1) as [Node];
+  const b = makeNode({ ...OPTIONS, engine, authenticate });
+  const early = b.client();
+  await pass(1_000);
+  expect(await a.server.principal("bob").disconnect(4403, "banned")).toEqual({ closed: 0, isComplete: true });
+  answer.resolve();
+  const { peer } = await settled(early);
+  expect(await settled(peer.closed)).toMatchObject({ code: 4403, reason: "banned" });
+  answer = gate();
+  const later = b.client();
+  // The node is still subscribed, and gets the close again.
+  await pass(4_000);
+  answer.resolve();
+  const { peer: stays } = await settled(later);
+  await pass(30_000);
+  expect(stays.state).toBe("open");
+});
+
+it("closes the peers of a node that had no connection for a moment", async () => {
+  const [a, b] = add(2) as [Node, Node];
+  const bob = await b.client("bob");
+  link(1).down();
+  expect((await a.server.principal("bob").disconnect(4403, "banned")).closed).toBe(0);
+  await pass(20_000);
   expect(bob.peer.state).toBe("open");
+  link(1).up();
+  expect(await settled(bob.peer.closed)).toMatchObject({ code: 4403, reason: "banned" });
 });

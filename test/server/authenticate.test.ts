@@ -156,7 +156,7 @@ describe("disconnect, while authenticate runs for a client of the principal", ()
     const { server, url, asked, accept, peers } = await slow({ methods: { call: () => ++calls } }, servingOnPort);
     const arriving = arrive(url);
     await asked;
-    expect(await server.principal("eve").disconnect(4403, "banned")).toEqual({ closed: 0, unheard: [] });
+    expect(await server.principal("eve").disconnect(4403, "banned")).toEqual({ closed: 0, isComplete: true });
     accept();
     expect([await arriving, peers, calls]).toEqual([503, [], 0]);
   });
@@ -167,7 +167,7 @@ describe("disconnect, while authenticate runs for a client of the principal", ()
     const { token, peer } = await suspended(world, EVE);
     const arriving = ByHand.resume(url, token, 1, SLOW_EVE);
     await asked;
-    expect(await server.principal("eve").disconnect(4403, "banned")).toEqual({ closed: 1, unheard: [] });
+    expect(await server.principal("eve").disconnect(4403, "banned")).toEqual({ closed: 1, isComplete: true });
     expect(peer.state).toBe("closed");
     accept();
     const { byHand, answer } = await arriving;
@@ -187,7 +187,7 @@ describe("disconnect, while authenticate runs for a client of the principal", ()
     const [peer] = peers;
     let refreshed = 0;
     server.on("refresh", () => refreshed++);
-    expect(await server.principal("eve").disconnect(4403, "banned")).toEqual({ closed: 1, unheard: [] });
+    expect(await server.principal("eve").disconnect(4403, "banned")).toEqual({ closed: 1, isComplete: true });
     accept();
     expect(await renewing).toBe("failed");
     expect(await client.closed).toMatchObject({ code: 4403, reason: "banned" });

@@ -211,9 +211,11 @@ await using node = await serve<ServerApi, RoomApi, User>({
 const published: string = await node.topic("room:1").publish("said", { text: "hi" }, { key: "k" });
 const { entries } = await node.topic("room:1").read({ since: published, limit: 5 });
 has<boolean>()(await node.peer("id").remote.confirm({ question: "?" }));
-const { peers: adas, unheard } = await node.principal("ada").peers();
+const { peers: adas, isComplete } = await node.principal("ada").peers();
+const { outcomes } = await node.principal("ada").request("confirm", { question: "?" });
+has<boolean | undefined>()(outcomes[0]!.value);
 for (const ada of adas) node.topic("room:1").notify("typing", { name: "ada" }, { except: ada });
 node.on("engine", ({ state, downMs, error }) => show(`${state} ${downMs} ${error?.message}`));
 await (await attach<RoomApi>({ engine })).topic("room:1").publish("said", { text: "hi" });
-show(`${entries.length} ${unheard.length} ${node.nodes.live.length} ${node.health().ok}`);
+show(`${entries.length} ${isComplete} ${node.nodes.live.length} ${node.health().ok}`);
 export { part };
