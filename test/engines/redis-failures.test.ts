@@ -82,6 +82,21 @@ it("the engine redis rejects an entry that the server has no memory for, and not
   expect(entries.map(([offset]) => offset)).toEqual(accepted.map(({ offset }) => offset));
 });
 
+it.each<[key: string, what: string, places: unknown[], left: string[]]>([
+  ["l", "the entries of a log, which continues", [1, 3], ["3"]],
+  ["m", "the position of a log: another one begins", ["other", "other"], ["1", "3"]],
+  ["k", "the key of a publication, which may be logged twice", [3, 4], ["1", "2", "1", "3"]],
+])("the engine redis loses by the eviction of a key %s only %s", async (key, _what, places, left) => {
+  const { server, rig } = await start();
+  const node = await TestNode.open(rig.engine());
+  const { epoch } = await node.append("1", "key");
+  await node.append("2");
+  expect(await server.command("DEL", ...(await server.command<string[]>("KEYS", `*:${key}:*`)))).toBe(1);
+  const after = [await node.append("1", "key"), await node.append("3")];
+  const found = after.map((one) => (one.epoch === epoch ? one.offset : "other"));
+  expect([found, (await node.read()).entries.map(([, body]) => body)]).toEqual([places, left]);
+});
+
 describe("the engine redis, when it loses one of its two connections", () => {
   it("answers commands that were sent before the subscription was lost", async () => {
     const { server, rig } = await start();
@@ -255,6 +270,35 @@ describe("the engine redis, when a server of a cluster ends a subscription", () 
     await node.connection.subscribe(CHANNEL);
     expect(await node.connection.send(CHANNEL, "again")).toBe(1);
   });
+});
+
+it("the engine redis loses nothing when the clock of a primary goes back an hour", async () => {
+  const { server } = await startCluster();
+  const { relay, url } = await relayRedis(server);
+  await server.command("CONFIG", "SET", "cluster-announce-port", String(relay.port));
+  const { pass } = relay;
+  let [backSeconds, answers] = [0, 0];
+  // What the server says of its clock, and what a node says of that.
+  relay.pass = (bytes, to, line) => {
+    const text = bytes
+      .toString("latin1")
+      .replace(
+        to === "client" ? /(?<=\*2\r\n\$10\r\n)\d{10}(?=\r\n\$\d\r\n\d+\r\n)/g : /(?<=\$16\r\n)\d{16}(?=\r\n)/g,
+        (number) => {
+          if (to === "client") answers++;
+          return String(Number(number) + (to === "client" ? -backSeconds : backSeconds * 1e6));
+        },
+      );
+    return pass(Buffer.from(text, "latin1"), to, line);
+  };
+  const node = await TestNode.open(redisRig({ cluster: [url] }).engine());
+  const { epoch } = await node.append("1");
+  backSeconds = 3_600;
+  expect(await node.append("2")).toEqual({ epoch, offset: 2 });
+  const before = answers;
+  await expect.poll(() => answers).toBeGreaterThan(before + 1);
+  expect(await node.append("3")).toEqual({ epoch, offset: 3 });
+  expect([(await node.read()).entries.length, node.downs]).toEqual([3, []]);
 });
 
 it("the engine redis subscribes up to 500 channels by one command, also after a loss", async () => {
