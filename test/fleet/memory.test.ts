@@ -1,4 +1,6 @@
 /** The engine in memory. What it keeps after all nodes are closed is in the tests of nodes, whose engine asks it. */
+import { once } from "node:events";
+import { Worker } from "node:worker_threads";
 import { describe, expect, it } from "vitest";
 import { memory, type EngineLog } from "../../src/node.js";
 import { describeEngine } from "../../src/testing/engine.js";
@@ -68,4 +70,19 @@ it("memory() keeps 128 MiB of all logs together: the entries of the one that was
   await log.append("c", "1", rule, undefined);
   expect([await kept("a"), await kept("b"), await kept("c")]).toEqual([0, 1, 1]);
   expect(await log.append("a", "2", rule, undefined)).toEqual({ epoch, offset: 2 });
+});
+
+/** The package as it is built, in a thread whose heap is bounded. */
+const PUBLISHING = `
+import("reciproc/node").then(async ({ serve }) => {
+  const server = await serve({ port: 0, topics: () => ({ log: { length: 10_000, bytes: 2 ** 26 } }) });
+  const text = "x".repeat(1e6);
+  for (let n = 0; n < 600; n++) await server.topic("room " + (n % 5)).publish("said", { n, text: text + n });
+  await server.close();
+  require("node:worker_threads").parentPort.postMessage("done");
+})`;
+
+it("one server with a heap of 512 MB takes 600 publications of 1 MB in five rooms", async () => {
+  const worker = new Worker(PUBLISHING, { eval: true, resourceLimits: { maxOldGenerationSizeMb: 512 } });
+  expect(await once(worker, "message")).toEqual(["done"]);
 });
