@@ -1,9 +1,9 @@
 /** What clients and nodes missed of a log: `join` with `since`, healing, and publications that are too long for a client. */
 import { describe, expect, it } from "vitest";
-import { EngineError } from "../../src/node.js";
+import { EngineError, ErrorCode, type RpcError } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { gate, rejection, turn } from "../support/turns.js";
-import type { FaultyLink } from "./faulty.js";
+import { FaultyEngine, type FaultyLink } from "./faulty.js";
 import {
   count,
   gapsOf,
@@ -12,6 +12,8 @@ import {
   say,
   expectSoon,
   failure,
+  makeNode,
+  RULES,
   settled,
   useFleet,
   when,
@@ -258,6 +260,33 @@ describe("a client that returns", () => {
     expect([await joining, topic.has(peer)]).toMatchObject([{ code: "ENGINE" }, false]);
     link!.before = () => {};
     expect((await topic.join(peer, { since })).outcome).toBe("gap");
+  });
+
+  it("is open when the broker is, if its first `onOpen` needs that: `connect` rejects, or tries again", async () => {
+    const engine = new FaultyEngine();
+    const node = makeNode({
+      engine,
+      ...RULES,
+      methods: {
+        join: async (_params: unknown, { peer }: any) => (await node.server.topic("room").join(peer)).outcome,
+      },
+    });
+    node.server.on("error", () => {});
+    await turn();
+    engine.links[0]!.down();
+    const outcomes: unknown[] = [];
+    const onOpen = async (server: any): Promise<void> => void outcomes.push(await server.request("join"));
+    const { url } = node.server;
+    expect(await failure(node.connect(url, { onOpen }))).toMatchObject({ code: ErrorCode.TryAgainLater });
+    const client = node.open(url, { onOpen, reconnect: { initial: true } });
+    const errors: unknown[] = [];
+    client.on("error", (error) => errors.push((error as RpcError).code));
+    await pass(10_000);
+    expect([outcomes, new Set(errors)]).toEqual([[], new Set([ErrorCode.TryAgainLater])]);
+    engine.links[0]!.up();
+    await settled(client.opened);
+    expect(outcomes).toEqual(["gap"]);
+    await client.close();
   });
 
   it("joins once, if it joins twice at the same time", async () => {
