@@ -47,6 +47,7 @@ export type {
   Joined,
   LiveOptions,
   MemberChange,
+  MethodMeta,
   NotifyName,
   Params,
   People,

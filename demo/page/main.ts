@@ -6,7 +6,6 @@ import {
   ErrorCode,
   open,
   RpcError,
-  type Around,
   type Context,
   type Handlers,
   type Peer,
@@ -93,16 +92,11 @@ const methods: Handlers<ClientApi, Context> = {
   },
 };
 
-/** Every call passes here, in both directions. */
-const around: Around = (call, next) => {
-  code.showCall(call);
-  return delivery.around(call, async () => recovery.around(call, async () => traffic.around(call, next)));
-};
-
 /** The peer of all connections. Calls and notifications are queued until it is open, and while it is suspended. */
 const peer: Peer<ClientApi, ServerApi> = open<ServerApi, ClientApi>(wire("/rpc"), {
   methods,
-  around,
+  // Every call passes these, in both directions.
+  around: [(call, next) => (code.showCall(call), next()), delivery.around, recovery.around, traffic.around],
   use: [bytes, live],
   reconnect: { initial: true },
   // On the first connection and on each later one without the session. Nothing else is sent before it.

@@ -6,6 +6,11 @@ export function observed<T>(promise: Promise<T>): Promise<T> {
   return promise;
 }
 
+/** Promises what `run` returns or throws, for a hook that may drop it. */
+export function promised<T>(run: () => T | PromiseLike<T>): Promise<T> {
+  return observed(new Promise((resolve) => resolve(run())));
+}
+
 /** Whether `value` is a promise of any kind. May throw: `then` may be a getter. */
 export function isThenable(value: unknown): value is PromiseLike<unknown> {
   if (value instanceof Promise) return true;

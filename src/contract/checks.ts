@@ -1,7 +1,7 @@
 /** `contract`: the types of a contract, and the checks of its values at run time, from one table of schemas. */
-import type { CheckedMethod, Stream } from "./contract.js";
+import type { CheckedMethod, MethodMeta, Stream } from "./contract.js";
 import { expected, ProtocolError, shownAt } from "../message/errors.js";
-import { checkKnown, checkOptions, must, optional, tableOf } from "../message/options.js";
+import { any, checkKnown, checkOptions, must, optional, tableOf } from "../message/options.js";
 import { isStreamed, isThenable, synchronous } from "../base/promises.js";
 import {
   describeIssue,
@@ -25,6 +25,8 @@ export interface ContractEntry {
   readonly stream?: StandardSchema | undefined;
   /** The values that the handler reports as progress. Its schema must be synchronous. */
   readonly progress?: StandardSchema | undefined;
+  /** What wrappers of calls get as `call.meta`, such as a role; for its type, see `AppTypes`. A page that imports the contract contains it. */
+  readonly meta?: MethodMeta | undefined;
 }
 
 declare const methods: unique symbol;
@@ -37,8 +39,6 @@ export interface SchemaContract<M = any> {
   readonly table: ContractTable;
   /** `fit` below. The core gets it from here, so that a page without contracts does not load this module. @internal */
   readonly fit: (options: FitOptions) => Fit;
-  /** The same contract, whose entries may have no handler: the hooks of `reciproc/react` add handlers later. @internal */
-  readonly partial?: SchemaContract;
 }
 
 /** The methods of a contract: `type Api = ContractOf<typeof api>`, for `Peer<Api>` and type arguments. */
@@ -78,16 +78,21 @@ export interface ValueChecks {
   readonly received: ValueCheck;
 }
 
-/** The schemas of one entry. */
-type EntrySchemas = Record<"params" | CheckedPart, StandardSchema | undefined>;
+/** One entry after checking. */
+type Entry = Record<"params" | CheckedPart, StandardSchema | undefined> & { meta: MethodMeta | undefined };
 
 /** The entries of a contract, by method. */
-type ContractTable = ReadonlyMap<string, EntrySchemas>;
+type ContractTable = ReadonlyMap<string, Entry>;
+
+/** `around` as the core sees it. `Call` of `peer.ts` is the type of `call`. */
+export type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
 
 /** What a peer checks. */
 export interface Fit {
   readonly checkParams?: ParamsCheck | undefined;
   readonly checks?: ValueChecks | undefined;
+  /** The `around` of the options, whose calls have the `meta` of their methods. */
+  readonly around: AnyAround | undefined;
 }
 
 /** The options of a peer that concern its contracts. */
@@ -95,6 +100,7 @@ interface FitOptions extends SchemaOptions {
   readonly contract: SchemaContract | undefined;
   readonly remote: SchemaContract | undefined;
   readonly check: "both" | undefined;
+  readonly around: AnyAround | undefined;
 }
 
 type Types<S> = S extends { readonly "~standard": { readonly types?: infer T } } ? NonNullable<T> : never;
@@ -120,13 +126,18 @@ export type MethodsOf<E> = {
   [K in keyof E]: CheckedMethod<EntryArgs<E[K]>, EntryParams<E[K]>, EntryResult<E[K]>, EntryProgress<E[K]>>;
 };
 
-/** A misspelt part of an entry would be without effect. */
-type Strict<E> = { [K in keyof E]: { [P in Exclude<keyof E[K], keyof ContractEntry>]: never } };
+type Only<Known, T> = { [P in Exclude<keyof T, keyof Known>]: never };
+
+/** A misspelt part of an entry or of its `meta` would be without effect. */
+type Strict<E> = {
+  [K in keyof E]: Only<ContractEntry, E[K]> &
+    (E[K] extends { readonly meta: infer M } ? { readonly meta: Only<MethodMeta, M> } : unknown);
+};
 
 /** Made in a function: a call at the top of a module would stay in a page that does not use it. */
-function checkEntry(entry: unknown, name: string): EntrySchemas {
+function checkEntry(entry: unknown, name: string): Entry {
   const aSchema = optional(must<StandardSchema>("a Standard Schema", isSchema));
-  const table = { params: aSchema, result: aSchema, stream: aSchema, progress: aSchema };
+  const table = { params: aSchema, result: aSchema, stream: aSchema, progress: aSchema, meta: any };
   const parts = checkOptions(name, entry as object, table);
   if (parts.result === undefined || parts.stream === undefined) return parts;
   throw new TypeError(`\`${name}\` must not have both \`result\` and \`stream\``);
@@ -138,7 +149,7 @@ const NAMES = { result: "The result", progress: "A progress value", stream: "A v
 /**
  * Makes a contract of Standard Schemas (zod, valibot, arktype), for both sides: one passes it as `contract`, the other as
  * `remote`. The caller's params have the type of the schema's input, and the handler's that of its output. Throws a `TypeError`
- * for an entry that is not of schemas.
+ * for an entry that is not of schemas and `meta`.
  *
  * ```ts
  * const api = contract({ add: { params: z.tuple([z.number(), z.number()]), result: z.number() } });
@@ -150,21 +161,33 @@ export function contract<const E extends Readonly<Record<string, ContractEntry>>
   entries: E & Strict<E>,
 ): SchemaContract<MethodsOf<E>> {
   const table = tableOf(entries, "contract", checkEntry);
-  const partial = { table, fit: (options: FitOptions) => fit({ ...options, fallback: true }) };
-  return { table, fit, partial } as unknown as SchemaContract<MethodsOf<E>>;
+  return { table, fit } as unknown as SchemaContract<MethodsOf<E>>;
 }
 
 /** Returns what a peer with these options checks. Throws a `TypeError` if the options do not fit the contract. */
-function fit({ contract: own, remote, check, methods: handlers, schemas, fallback }: FitOptions): Fit {
-  const checks = check && { sent: checkOf(own?.table, false), received: checkOf(remote?.table, true) };
-  if (own === undefined) return { checks };
-  if (schemas !== undefined) throw new TypeError("`contract` has the schemas: `schemas` must not be given beside it");
-  checkKnown("methods", Object.fromEntries(handlers), Object.fromEntries(own.table));
-  for (const name of fallback === undefined ? own.table.keys() : []) {
+function fit(options: FitOptions): Fit {
+  const { contract: own, remote, check, around } = options;
+  return {
+    checkParams: own && checkOfParams(own.table, options),
+    checks: check && { sent: checkOf(own?.table, false), received: checkOf(remote?.table, true) },
+    around:
+      around &&
+      ((call, next) => {
+        // Only an incoming call has a context.
+        call.meta = (call.context ? own : remote)?.table.get(call.method)?.meta;
+        return around(call, next);
+      }),
+  };
+}
+
+/** Returns the check of the params of the methods that are served. Throws a `TypeError` if the options do not fit the contract. */
+function checkOfParams(own: ContractTable, { methods: handlers, schemas, fallback }: FitOptions): ParamsCheck {
+  if (schemas !== undefined) throw new TypeError("`schemas` must not be given beside `contract`");
+  checkKnown("methods", Object.fromEntries(handlers), Object.fromEntries(own));
+  for (const name of fallback === undefined ? own.keys() : []) {
     if (!handlers.has(name)) throw expected(`methods.${name}`, "a function, as `contract` has that name", undefined);
   }
-  const ownParams = new Map(Array.from(own.table, ([name, { params = NO_PARAMS }]) => [name, params]));
-  return { checkParams: paramsCheck(ownParams), checks };
+  return paramsCheck(new Map(Array.from(own, ([name, { params = NO_PARAMS }]) => [name, params])));
 }
 
 /** Returns the check of the values that are sent, or that are received. */

@@ -24,11 +24,13 @@ export type Contract<T> = {
  *   interface AppTypes {
  *     data: { room?: string }; // `peer.data`
  *     as: { name: string }; // the `as` of the members of topics
+ *     meta: { role: "viewer" | "editor" }; // the `meta` of the entries of contracts
+ *     context: { trace: string }; // what wrappers add to the context of handlers
  *   }
  * }
  * ```
  *
- * Without them, the members of `peer.data` and the `as` of members are `any`.
+ * Without them, the members of `peer.data` and of `meta`, and the `as` of members, are `any`, and wrappers add nothing.
  */
 export interface AppTypes {}
 
@@ -37,6 +39,12 @@ export type PeerData = AppTypes extends { data: infer D extends object } ? D : R
 
 /** The type of a member's `as`, as `join` takes it. */
 export type MemberAs = AppTypes extends { as: infer T } ? T | undefined : any;
+
+/** What the wrappers of an application add to the context of each handler. */
+export type AppContext = AppTypes extends { context: infer C extends object } ? C : {};
+
+/** What an entry of a contract says of its method besides the schemas, for wrappers. Both sides have it, and it is never sent. */
+export type MethodMeta = AppTypes extends { meta: infer M extends object } ? M : Record<string, any>;
 
 /** What `join` of a topic has done, and so the result of a method that `follow` calls. `T`: the state of the topic. */
 export interface Joined<T = unknown> {

@@ -1,7 +1,8 @@
 /** The options of a peer, checked once and brought into the shape that calls need. A server makes one for all its peers. */
 
 import type { BytesCodec } from "../message/bytes.js";
-import type { SchemaContract } from "../contract/checks.js";
+import type { AnyAround, SchemaContract } from "../contract/checks.js";
+import { promised } from "../base/promises.js";
 import { notInUse, type Feature } from "./feature.js";
 import { anyRetry, settingsOf } from "./outgoing-call.js";
 import { lspCancel, type CoreDialect, type Dialect } from "./dialect.js";
@@ -22,9 +23,6 @@ import {
 
 /** A handler as the core sees it. */
 export type AnyHandler = (params: any, context: any) => unknown;
-
-/** `around` as the core sees it. `Call` of `peer.ts` is the type of `call`. */
-export type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
 
 const isBytesCodec = (it: unknown): it is BytesCodec => typeof it === "function" && "read" in it;
 
@@ -61,7 +59,13 @@ export const PEER_OPTIONS = {
   timeoutMs: optional(positive),
   retry: anyRetry,
   fallback: optional<AnyHandler>(anyFunction),
-  around: optional<AnyAround>(anyFunction),
+  /** Of a list of wrappers, makes one: `next` of each runs the one after it. */
+  around: optional((value, name) =>
+    [value].flat().reduceRight<AnyAround | undefined>((inner, one) => {
+      const outer: AnyAround = anyFunction(one, name);
+      return inner === undefined ? outer : (call, next) => outer(call, () => promised(() => inner(call, next)));
+    }, undefined),
+  ),
   limits: (value: unknown) => peerLimits(value as Partial<PeerLimits>),
   dialect: optional(aDialect),
   compat: optional(oneOf("1.0")),
@@ -100,7 +104,7 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
     /** Checks results, progress and stream values; `undefined` if they are not checked. */
     checks: fit?.checks,
     fallback,
-    around: checked.around,
+    around: (fit ?? checked).around,
     /** The defaults of the options of a call. */
     settings: settingsOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs, retry }, DEFAULTS),
     limits: checked.limits,

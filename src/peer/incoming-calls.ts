@@ -30,7 +30,7 @@ import {
   type NotificationMessage,
   type RequestMessage,
 } from "../message/message.js";
-import { isStreamed, isThenable, observed, type AnyIterable } from "../base/promises.js";
+import { isStreamed, isThenable, observed, promised, type AnyIterable } from "../base/promises.js";
 import { minuteCount, rateLimit } from "../base/rate.js";
 import { PolicyViolation } from "../message/close-codes.js";
 
@@ -159,8 +159,7 @@ export class IncomingCalls implements Slot {
   #runAround(call: IncomingCall, context: CallContext): unknown {
     const { method, id, params } = call;
     const record = { direction: "incoming", peer: context.peer, method, id, params, context };
-    const next = (): Promise<unknown> =>
-      observed(new Promise((resolve) => resolve(this.#run(call, context, record.params))));
+    const next = (): Promise<unknown> => promised(() => this.#run(call, context, record.params));
     return this.connection.config.around!(record, next);
   }
 

@@ -5,7 +5,7 @@
  */
 import { CallTable } from "./call-table.js";
 import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "../message/codec.js";
-import type { AnyAround } from "./config.js";
+import type { AnyAround } from "../contract/checks.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions, LiveOptions } from "../contract/contract.js";
 import { isExempt } from "./dialect.js";
@@ -15,7 +15,7 @@ import type { Slot } from "./incoming-call.js";
 import { brokenResponse, isLoneId, type ErrorMessage, type Kind, type Unchecked } from "../message/message.js";
 import type { Sink } from "./flow.js";
 import { callsOf, OptionalCancel, OutgoingCall, settingsOf } from "./outgoing-call.js";
-import { observed } from "../base/promises.js";
+import { observed, promised } from "../base/promises.js";
 import { onAbort } from "../base/tell.js";
 import type { SendHandle } from "../message/transport.js";
 
@@ -111,7 +111,7 @@ export class OutgoingCalls {
       return observed(this.request(method, record.params, options, sink, id));
     };
     // `observed` hides the awaiting functions from the stack of V8, so `failed` captures it again.
-    return new Promise((resolve) => resolve(around(record, next))).catch((error) => failed(error, method));
+    return promised(() => around(record, next)).catch((error) => failed(error, method));
   }
 
   /** Calls a method past `around`, and by default past the opening queue. */
@@ -158,13 +158,13 @@ export class OutgoingCalls {
     const { peer } = this.#connection;
     const record = { direction: "outgoing", peer, method, id: undefined, params, context: undefined };
     let isTaken = this.ended === undefined;
-    const deliver = async (): Promise<void> => {
+    const deliver = (): void => {
       // The peer may have become slow while `around` waited. Encoded again: `around` may have changed the params in place.
       isTaken =
         live?.maySend() !== false &&
         this.#deliverNotification(encodeNotification(method, record.params as object), sink, live?.handle);
     };
-    new Promise((resolve) => resolve(around(record, () => observed(deliver())))).catch((error: unknown) =>
+    promised(() => around(record, () => promised(deliver))).catch((error: unknown) =>
       this.#connection.report(error, { method, id: undefined }),
     );
     return isTaken;

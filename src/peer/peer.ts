@@ -5,6 +5,7 @@ import { Connection, type Replace } from "./connection.js";
 import type { ContractOptions } from "../contract/checks.js";
 import type {
   AnyMethods,
+  AppContext,
   CallArgs,
   CallOptions,
   Contract,
@@ -12,6 +13,7 @@ import type {
   Handlers,
   Item,
   LiveOptions,
+  MethodMeta,
   NotifyName,
   Params,
   PeerData,
@@ -39,8 +41,8 @@ import { onAbort, refuseUnknownEvents } from "../base/tell.js";
 import type { CloseInfo, Transport } from "../message/transport.js";
 import { callerOf, remoteOf, type Caller } from "./caller.js";
 
-/** The context of a call, which its handler gets. Its members survive destructuring. */
-export interface Context<L extends Contract<L> = any, R extends Contract<R> = any, A = unknown> {
+/** The context of a call, which its handler gets. Its members survive destructuring. Wrappers may add members: see `AppTypes`. */
+export interface Context<L extends Contract<L> = any, R extends Contract<R> = any, A = unknown> extends AppContext {
   /** The side that calls: call it back, notify it, read its `auth` and `data`. */
   readonly peer: Peer<L, R, A>;
   /** The method's name as it was called. */
@@ -109,9 +111,7 @@ const EVENTS: Record<keyof PeerEvents, 0> = {
 };
 
 /** One call as `around` sees it. */
-export interface Call {
-  /** `"incoming"`: the other side calls, and `next` runs the handler. `"outgoing"`: this side calls, and `next` sends it. */
-  readonly direction: "incoming" | "outgoing";
+export type Call = (IncomingDirection | OutgoingDirection) & {
   /** The peer it goes through. */
   readonly peer: AnyPeer;
   readonly method: string;
@@ -119,13 +119,26 @@ export interface Call {
   readonly id: Id | undefined;
   /** The params that `next` uses. Assign to change them. */
   params: any;
-  /** The context of the handler; `undefined` for an outgoing call. */
-  readonly context: Context | undefined;
+  /** The `meta` of the method in the contract of the side that serves it; `undefined` if there is none. */
+  readonly meta: MethodMeta | undefined;
+};
+
+/** The other side calls, and `next` runs the handler. */
+interface IncomingDirection {
+  readonly direction: "incoming";
+  /** The context that the handler gets. Assign members that `AppTypes` declares, to add them for the handler. */
+  readonly context: Context;
+}
+
+/** This side calls, and `next` sends the call. */
+interface OutgoingDirection {
+  readonly direction: "outgoing";
+  readonly context: undefined;
 }
 
 /**
- * Wraps calls in both directions: logging, permission, tracing. `next` continues and promises the result. Call it at most once. What `around`
- * returns or throws is the outcome. The `around` of a server also wraps messages to groups: see `ServerAround`.
+ * Wraps calls in both directions: logging, permission, tracing. `next` continues, with the next wrapper of a list or with the call, and
+ * promises the result. Call it at most once. What `around` returns or throws is the outcome. The `around` of a server also wraps messages to groups: see `ServerAround`.
  */
 export type Around = (call: Call, next: () => Promise<unknown>) => unknown;
 
@@ -137,8 +150,8 @@ export interface PeerOptions<Ctx = any> {
   retry?: "not-sent" | "always" | false | undefined;
   /** Called for methods without a handler, except the reserved `rpc.*`. `context.method` names the method. Its return value is the result. */
   fallback?: ((params: any, context: Ctx) => unknown) | undefined;
-  /** Wraps every call, incoming and outgoing. */
-  around?: Around | undefined;
+  /** Wraps every call, incoming and outgoing. Of a list, each wraps those after it: the first sees a call first, and its outcome last. */
+  around?: Around | readonly Around[] | undefined;
   /** Bounds on what this side accepts. */
   limits?: Partial<PeerLimits> | undefined;
   /**

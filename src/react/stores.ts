@@ -75,8 +75,10 @@ export function providedPeerOf(props: ProviderProps<any, any>): ProvidedPeer {
   const options = { reconnect: { initial: true }, ...props.options };
   // `useStream` needs it.
   options.use = [streams, ...(options.use ?? [])];
+  const { contract } = options;
   // A `useHandler` may serve the entries that have no handler yet.
-  options.contract &&= options.contract.partial;
+  if (contract !== undefined)
+    options.contract = { ...contract, fit: (given) => contract.fit({ ...given, fallback: true }) };
   const make = (...args: Parameters<typeof openPeer>): AnyPeer => synchronous(openPeer(...args), "`open`");
   let peer: AnyPeer | undefined;
   let closing: ReturnType<typeof setTimeout> | undefined;

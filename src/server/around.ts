@@ -1,6 +1,7 @@
 /** `around` on a server: it also wraps each message to a group of peers, once and not once for each peer. */
-import type { AnyAround } from "../peer/config.js";
-import { observed } from "../base/promises.js";
+import type { AnyAround } from "../contract/checks.js";
+import type { MethodMeta } from "../contract/contract.js";
+import { observed, promised } from "../base/promises.js";
 import type { AnyPeer, Call } from "../peer/peer.js";
 
 /** One message to all peers of topics or of `server.peers`, as `around` sees it. */
@@ -22,6 +23,8 @@ export interface GroupCall {
   readonly isRequest: boolean;
   /** The params that `next` uses. Assign to change them. */
   params: any;
+  /** As of a call. */
+  readonly meta: MethodMeta | undefined;
   readonly context: undefined;
 }
 
@@ -36,5 +39,5 @@ export type ServerAround = (call: ServerCall, next: () => Promise<unknown>) => u
 
 /** Runs `around` for a message to a group. Promises what `around` returns; rejects with what it throws. */
 export function runAround(around: AnyAround, call: GroupCall, send: () => Promise<unknown>): Promise<unknown> {
-  return new Promise((resolve) => resolve(around(call, () => observed(send()))));
+  return promised(() => around(call, () => observed(send())));
 }

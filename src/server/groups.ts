@@ -215,6 +215,7 @@ export class PeerGroup<
       id: undefined,
       isRequest,
       params,
+      meta: undefined,
       context: undefined,
     };
   }

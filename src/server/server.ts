@@ -49,8 +49,8 @@ export type ServiceOptions<L extends Contract<L>, R extends Contract<R>, A> = Ga
 export type CommonOptions<R, Ctx, A> = (undefined extends A ? {} : Pick<Authentication<A>, "authenticate">) &
   FleetOptions<R> &
   Omit<PeerOptions<Ctx>, "around" | "dialect" | "limits"> & {
-    /** Wraps every call, incoming and outgoing, and every message to a group, whose `call.peer` is `undefined`. */
-    around?: ServerAround | undefined;
+    /** As for a peer, and wraps every message to a group, whose `call.peer` is `undefined`. */
+    around?: ServerAround | readonly ServerAround[] | undefined;
     /**
      * How cancels and progress are spelled, as for a peer. If several are given, the subprotocol that a client offers selects
      * one (`mcp` selects `mcp`). A client that offers none gets the first.

@@ -10,13 +10,20 @@ const file = join(TYPES, "shown.ts");
 /** The last version that has a language service in JavaScript. */
 const ts = createRequire(import.meta.url)("typescript-5.9") as typeof ts59;
 
-const BEGIN = `import { connect, open, pair, serve } from "reciproc/node";
+const BEGIN = `import { connect, contract, open, pair, serve, type Call } from "reciproc/node";
 import { connect as connectPage } from "reciproc";
 import { testServer } from "reciproc/testing";
 interface Api {
   /** Adds two numbers. */
   add(params: [a: number, b: number]): number;
 }
+declare module "reciproc" {
+  interface AppTypes {
+    meta: { role: "viewer" | "editor" };
+    context: { user: string };
+  }
+}
+declare const call: Call & { direction: "incoming" };
 interface ClientApi {
   /** Asks the user. */
   confirm(params: { question: string }): boolean;
@@ -56,6 +63,10 @@ const MISTAKES = [
   'await serve<Api>({ port: 1, ^timeoutMs: "5", methods: { add: () => 1 } });',
   "await serve<Api>({ port: 1, methods: { add: () => ^true } });",
   'testServer<Api>({ ^timeoutMs: "5" });',
+  'contract({ add: { meta: { ^role: "admin" } } });',
+  'contract({ add: { meta: { role: "editor", ^rol: "viewer" } } });',
+  "^call.context.user = 5;",
+  'call.context.^usr = "ada";',
   'pair<Api, Api>({ ^timeoutMs: "5", methods: { add: () => 1 } }, { methods: { add: () => 1 } });',
 ];
 

@@ -47,7 +47,7 @@ describe("a peer's options", () => {
     ["timeoutMs", "a positive number", [0, -1, NaN, "5", null]],
     ["retry", '"not-sent" or "always" or false', ["sent", true, null]],
     ["fallback", FUNCTION, [{}, null, false]],
-    ["around", FUNCTION, ["log", 0]],
+    ["around", FUNCTION, ["log", 0, ["log"]]],
     ["onForeignMessage", FUNCTION, [5]],
     ["compat", '"1.0"', ["1", 1, null]],
     ["limits", "an object", [5, null]],

@@ -4,6 +4,7 @@ import * as v from "valibot";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { contract, type Context, type SchemaContract, type StandardSchema } from "../../src/index.js";
+import { testServer } from "../../src/testing/index.js";
 import { connectedPair, inBatch, readAll, type AnyOptions, type ConnectedPair } from "../support/pair.js";
 import { notification, rawPeer, request, result } from "../support/raw.js";
 import { gate, raising, rejection, turn } from "../support/turns.js";
@@ -356,6 +357,22 @@ describe("the values of a contract", () => {
 });
 
 describe("a contract", () => {
+  it("gives the `meta` of the method to `around`: that of the side that serves it, also for a method of any name", async () => {
+    const [mine, theirs] = ["mine", "theirs"].map((of) => contract({ m: { meta: { of } }, n: {} }));
+    const metas: unknown[] = [];
+    const around = ({ meta }: { meta?: unknown }, next: () => unknown): unknown => (metas.push(meta), next());
+    await using pair = checking({ contract: theirs, remote: mine, methods: { m: () => {}, n: () => {} }, around });
+    await pair.b.request("m");
+    for (const method of ["n", "constructor"]) await pair.b.request(method).catch(() => {});
+    pair.a.notify("m");
+    expect(metas).toEqual([{ of: "theirs" }, undefined, undefined, { of: "mine" }]);
+    await using kit = testServer({ remote: mine!, around });
+    const client = await kit.connect(kit.server.url);
+    kit.server.peers.notify("m");
+    await client.close();
+    expect(metas.slice(4)).toEqual([{ of: "mine" }]);
+  });
+
   it("is made of entries of schemas, and refused with handlers or options that do not fit it, with an error that names them", () => {
     const both = { params: z.tuple([z.number()]), result: z.number() };
     const given = contract({ add: both, ping: { result: z.string() } });
@@ -363,7 +380,7 @@ describe("a contract", () => {
     const refused: [object, string][] = [
       [{ contract: given, methods: { ...methods, add: undefined } }, "Expected `methods.add` to be a function, as "],
       [{ contract: given, methods: { ...methods, pin: () => "" } }, "Unknown name `pin` in `methods`; known are add, "],
-      [{ contract: given, schemas: {}, methods }, "`schemas` must not be given beside it"],
+      [{ contract: given, schemas: {}, methods }, "`schemas` must not be given beside `contract`"],
       [
         { schemas: { add: no, ad: no }, methods: { ...methods, ad: undefined } },
         "Unknown name `ad` in `schemas`; known ",

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { contract, RpcError, type AnyPeer, type Around, type Context } from "../../src/index.js";
+import { contract, RpcError, type AnyPeer, type Around, type Context, type SchemaContract } from "../../src/index.js";
 import { testServer, virtualClock } from "../../src/testing/index.js";
 import { connectedPair, inBatch, type ConnectedPair } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
@@ -169,7 +169,7 @@ it("the stack of an error of a call names the method, and begins with the line o
   const peer = await test.connect(test.server.url);
   const checked = await test.connect(test.server.url, {
     around: async (_call, next) => next(),
-    remote: contract({ sum: { result: z.number() } }).partial,
+    remote: contract({ sum: { result: z.number() } }) as SchemaContract,
     check: "both",
   });
   const waiting = (end: () => unknown, options?: object): Promise<unknown> => {

@@ -209,6 +209,31 @@ describe("around", () => {
     },
   );
 
+  it("may be a list: each wraps those after it, may throw at once, and adds to the context that the handler gets", async () => {
+    const log: unknown[] = [];
+    const noting =
+      (name: string): Around =>
+      async (call, next) => {
+        log.push(name);
+        if (call.direction === "incoming") Object.assign(call.context, { [name]: call.params });
+        call.params = [...call.params, name];
+        return [name, await next().catch(String)];
+      };
+    const methods = { m: (params: unknown, { a, b, signal }: any) => [params, a, b, signal.aborted] };
+    const around = [noting("a"), noting("b")];
+    await using pair = connectedPair({ methods, around }, { around });
+    const served = ["a", ["b", [["a", "b", "a", "b"], ["a", "b"], ["a", "b", "a"], false]]];
+    expect(await pair.b.request("m", [])).toEqual(["a", ["b", served]]);
+    expect(log).toEqual(["a", "b", "a", "b"]);
+    const raw = rawPeer({ methods, around: [noting("a"), throwBug, noting("c")] });
+    raw.feed(request(1, "m", []));
+    await turn();
+    expect([raw.messages(), log.slice(4)]).toEqual([[result(1, ["a", String(bug)])], ["a"]]);
+    const none = rawPeer({ methods: { m: () => 1 }, around: [] });
+    none.feed(request(1, "m"));
+    expect(none.messages()).toEqual([result(1, 1)]);
+  });
+
   it("may ignore the promise of next without an unhandled rejection, for each kind of message", async () => {
     const raw = rawPeer({
       methods: { m: () => Promise.reject(new Error("dropped")) },

@@ -1,5 +1,6 @@
-// The types that an application gives to what the library carries for it: `peer.auth`, `peer.data` and the `as` of members.
-import { connect, contract, serve, type Peer } from "reciproc/node";
+// The types that an application gives to what the library carries for it: `peer.auth`, `peer.data`, the `as` of members, and what its
+// wrappers read and add.
+import { connect, contract, pair, serve, type Around, type Peer, type ServerAround } from "reciproc/node";
 import { z } from "zod";
 import { is, type Equal } from "./api.js";
 
@@ -7,6 +8,8 @@ declare module "reciproc" {
   interface AppTypes {
     data: { room?: string };
     as: { name: string; since: Date };
+    meta: { role?: "viewer" | "editor"; tags?: readonly string[] };
+    context: { account: Account };
   }
 }
 interface Account {
@@ -69,3 +72,36 @@ inferred.on("peer", (peer) => {
 // `as`: what the application declares, as it arrives by way of JSON.
 for (const { as } of await inferred.topic("den").members()) is<Equal<typeof as, { name: string; since: string }>>();
 inferred.topic("den").watch((_event, { as }) => is<Equal<typeof as.since, string>>());
+
+// `meta` and `context`: what contracts say to wrappers, and what wrappers add for handlers.
+const api = contract({
+  who: { result: z.string(), meta: { role: "editor", tags: ["a"] } },
+  free: {},
+});
+const roles: ServerAround = (call, next) => {
+  if (call.direction === "outgoing") return (is<Equal<typeof call.context, undefined>>(), next());
+  is<Equal<NonNullable<typeof call.meta>["role"], "viewer" | "editor" | undefined>>();
+  call.context.account = { user: "ada" };
+  // @ts-expect-error another type than the declared one
+  call.context.account = { name: "ada" };
+  // @ts-expect-error no such member in the declared type
+  call.context.acount = { user: "ada" };
+  return next();
+};
+await serve({
+  noServer: true,
+  contract: api,
+  around: [roles, (_call, next) => next()],
+  methods: {
+    who: (_params, { account, peer }) => (
+      is<Equal<typeof account, Account>>(),
+      is<Equal<typeof peer.auth, unknown>>(),
+      ""
+    ),
+    free() {},
+  },
+});
+const ofPeer: Around = (call, next) => (is<Equal<typeof call.peer.data, { room?: string }>>(), next());
+pair({ around: [ofPeer, roles] }, { around: roles });
+// @ts-expect-error a list for a server has wrappers that are called for messages to groups, too
+await serve({ noServer: true, around: [ofPeer] });
