@@ -86,6 +86,7 @@ export type {
 export type { DrainOptions } from "./server/drain.js";
 export type { ServerStats } from "./server/stats.js";
 export type { ServerLimits } from "./server/limits.js";
+export { limits } from "./features/limits.js";
 export {
   Subscriptions,
   type Subscription,

@@ -16,6 +16,7 @@ export const groups = {
     "Progress and cancel": "guides/progress",
     "Files and bytes": "guides/files",
     Authentication: "guides/authentication",
+    "Roles, rates and audit log": "guides/policy",
     React: "guides/react",
     Frameworks: "guides/frameworks",
     Testing: "guides/testing",

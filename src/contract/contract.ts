@@ -43,8 +43,31 @@ export type MemberAs = AppTypes extends { as: infer T } ? T | undefined : any;
 /** What the wrappers of an application add to the context of each handler. */
 export type AppContext = AppTypes extends { context: infer C extends object } ? C : {};
 
+/** A rate of calls: a bucket of `calls` tokens, full at first, which gets a token each `perMs / calls` ms. A call takes one. */
+export interface CallRate {
+  /** The most calls at once, after a quiet time; a whole number. */
+  readonly calls: number;
+  /** In this time, in milliseconds, an empty bucket becomes full. */
+  readonly perMs: number;
+}
+
+/** The limits of one method, which `limits()` of `reciproc/node` applies. There is no limit without its member. */
+export interface MethodLimits {
+  /** The rate of each peer. A client that begins another session has another peer, which counts from 0. So has each POST. */
+  readonly peerRate?: CallRate | undefined;
+  /** The rate of each principal, over all its peers on this server. Needs the option `principal` of `serve`. */
+  readonly principalRate?: CallRate | undefined;
+  /** Most calls that run at once, of all peers; a whole number. A call runs until its handler has ended, also if that is late. */
+  readonly maxRunning?: number | undefined;
+  /** How long its handler may take, in milliseconds. Then the caller gets -32013, and `context.signal` aborts. */
+  readonly timeoutMs?: number | undefined;
+}
+
 /** What an entry of a contract says of its method besides the schemas, for wrappers. Both sides have it, and it is never sent. */
-export type MethodMeta = AppTypes extends { meta: infer M extends object } ? M : Record<string, any>;
+export type MethodMeta = (AppTypes extends { meta: infer M extends object } ? M : Record<string, any>) & {
+  /** The limits of the method, which `limits()` applies. */
+  readonly limits?: MethodLimits | undefined;
+};
 
 /** What `join` of a topic has done, and so the result of a method that `follow` calls. `T`: the state of the topic. */
 export interface Joined<T = unknown> {

@@ -26,3 +26,7 @@ export const Busy = -32009;
 export const BatchTooLarge = -32010;
 /** The handler failed with an `EngineError`: its server cannot reach the broker of its fleet. The details stay on its side. */
 export const TryAgainLater = -32011;
+/** A limit of the method refused the call, which did not run. The data has `retryMs`. */
+export const TooManyCalls = -32012;
+/** The handler took longer than the `timeoutMs` of its method. It may have run in part. */
+export const HandlerTimeout = -32013;

@@ -19,6 +19,8 @@ export interface Hooks {
   error?(error: unknown, peer: unknown, call: FailedCall | undefined): boolean;
   /** Returns the error that answers a call whose handler failed with `error`, unless that is "Internal error". */
   answerFor?(error: unknown): ErrorObject | undefined;
+  /** Returns the name of the principal of a peer; `undefined` if it has none. */
+  principalOf?(peer: unknown): string | undefined;
   /** Whether the server has a listener for `error`. */
   hasErrorListener?(): boolean;
   /** A message of that method was dropped for a peer. */

@@ -377,8 +377,8 @@ function encodeReturned(calls: IncomingCalls, call: IncomingCall, result: unknow
   }
 }
 
-/** Drops the result of a notification. Stops the streams in it, which would wait for a reader and hold their sources. */
-function discard({ connection }: IncomingCalls, call: IncomingCall, result: unknown): undefined {
+/** Drops a result that is not sent. Stops the streams in it, which would wait for a reader and hold their sources. */
+export function discard({ connection }: IncomingCalls, call: IncomingCall, result: unknown): undefined {
   try {
     if (isStreamed(result)) void observed(connection.parts.get("streams").serve(result, call));
     else connection.madeParts?.first("encode", call, result);

@@ -50,8 +50,8 @@ export interface Context<L extends Contract<L> = any, R extends Contract<R> = an
   /** The request's id; `undefined` for a notification. */
   readonly id: string | number | null | undefined;
   /**
-   * Aborts when the caller no longer waits for the response: it cancelled, or the connection ended, while the handler ran. If
-   * the result is a stream, the signal lives as long as the stream. For anything that lives longer, use `peer.closed`.
+   * Aborts when the caller no longer waits for the response: it cancelled, or the connection ended, while the handler ran. Aborts
+   * after the `timeoutMs` of the method too, if it has one. If the result is a stream, the signal lives as long as the stream. For anything that lives longer, use `peer.closed`.
    */
   readonly signal: AbortSignal;
   /** Reports progress to a caller that asked for it. Does nothing for another caller, and after the response. */

@@ -6,9 +6,9 @@ export interface Counts {
   notificationsSent: number;
   requestsReceived: number;
   notificationsReceived: number;
-  /** Requests and notifications that were refused, because `maxInFlight` were running. */
+  /** Requests and notifications that were refused, because `maxInFlight`, or `maxRunning` of their method, were running. */
   refusedBusy: number;
-  /** Requests, notifications and foreign messages that were refused because of `maxMessagesPerSecond`. */
+  /** Requests, notifications and foreign messages that were refused because of `maxMessagesPerSecond`, or of a rate of their method. */
   refusedRate: number;
   /** Malformed messages. */
   malformed: number;

@@ -101,6 +101,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
       error: (error, peer, call) => this.report(error, peer as AnyPeer, call),
       missed: (peer, method) => this.emit("missed", [peer, method], peer as AnyPeer),
       answerFor: engineAnswer,
+      principalOf: (peer) => this.#principalOf(peer as AnyPeer),
       hasErrorListener: () => this.#server.listenerCount("error") > 0,
       ended: (peer) => this.#remove(peer as Peer<L, R, A>),
       closed: (peer, info) => this.tally.closed(peer as AnyPeer, info),
@@ -219,7 +220,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
     return node;
   }
 
-  /** Of a peer that `accept` made, or that connected before this server had a node. */
+  /** Returns the name of a peer's principal; `undefined` without the option `principal`. */
   #principalOf(peer: AnyPeer): string | undefined {
     try {
       const { principal } = this.#options;

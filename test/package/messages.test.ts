@@ -10,7 +10,7 @@ const file = join(TYPES, "shown.ts");
 /** The last version that has a language service in JavaScript. */
 const ts = createRequire(import.meta.url)("typescript-5.9") as typeof ts59;
 
-const BEGIN = `import { connect, contract, open, pair, serve, type Call } from "reciproc/node";
+const BEGIN = `import { connect, contract, limits, open, pair, serve, type Call } from "reciproc/node";
 import { connect as connectPage } from "reciproc";
 import { testServer } from "reciproc/testing";
 interface Api {
@@ -65,8 +65,11 @@ const MISTAKES = [
   'testServer<Api>({ ^timeoutMs: "5" });',
   'contract({ add: { meta: { ^role: "admin" } } });',
   'contract({ add: { meta: { role: "editor", ^rol: "viewer" } } });',
+  'contract({ add: { meta: { role: "editor", limits: { ^maxRunning: "1" } } } });',
   "^call.context.user = 5;",
   'call.context.^usr = "ada";',
+  "limits<Api>({ ^ad: {} });",
+  "limits({ add: { peerRate: { calls: 1, ^perMss: 1 } } });",
   'pair<Api, Api>({ ^timeoutMs: "5", methods: { add: () => 1 } }, { methods: { add: () => 1 } });',
 ];
 

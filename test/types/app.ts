@@ -1,6 +1,6 @@
 // The types that an application gives to what the library carries for it: `peer.auth`, `peer.data`, the `as` of members, and what its
 // wrappers read and add.
-import { connect, contract, pair, serve, type Around, type Peer, type ServerAround } from "reciproc/node";
+import { connect, contract, limits, pair, serve, type Around, type Peer, type ServerAround } from "reciproc/node";
 import { z } from "zod";
 import { is, type Equal } from "./api.js";
 
@@ -75,7 +75,7 @@ inferred.topic("den").watch((_event, { as }) => is<Equal<typeof as.since, string
 
 // `meta` and `context`: what contracts say to wrappers, and what wrappers add for handlers.
 const api = contract({
-  who: { result: z.string(), meta: { role: "editor", tags: ["a"] } },
+  who: { result: z.string(), meta: { role: "editor", tags: ["a"], limits: { maxRunning: 1 } } },
   free: {},
 });
 const roles: ServerAround = (call, next) => {
@@ -91,7 +91,7 @@ const roles: ServerAround = (call, next) => {
 await serve({
   noServer: true,
   contract: api,
-  around: [roles, (_call, next) => next()],
+  around: [limits(), roles, limits<Api>({ who: { timeoutMs: 5 } }), (_call, next) => next()],
   methods: {
     who: (_params, { account, peer }) => (
       is<Equal<typeof account, Account>>(),
@@ -102,6 +102,6 @@ await serve({
   },
 });
 const ofPeer: Around = (call, next) => (is<Equal<typeof call.peer.data, { room?: string }>>(), next());
-pair({ around: [ofPeer, roles] }, { around: roles });
+pair({ around: [ofPeer, roles] }, { around: limits() });
 // @ts-expect-error a list for a server has wrappers that are called for messages to groups, too
 await serve({ noServer: true, around: [ofPeer] });
