@@ -11,7 +11,7 @@ import { clean, examplesOf, extract, folder, Running, Thread, tsc, type Example 
 /** The pages that do not begin with an example: measured figures, a policy, lists, and a page for readers of the source. */
 const WITHOUT_EXAMPLE = [
   "README.md",
-  ...["ARCHITECTURE", "benchmark", "examples", "fleet", "profile", "scale", "versions"].map(
+  ...["ARCHITECTURE", "attacks", "benchmark", "examples", "fleet", "profile", "scale", "versions"].map(
     (name) => `docs/${name}.md`,
   ),
 ];
