@@ -1,7 +1,6 @@
 /** Imports `bridge/bridge`: the command line shows neither how a bridge has ended nor all its options. A bridge over a real connection, and queries about processes. */
 import type { ChildProcess } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import type { Socket } from "node:net";
 import { fileURLToPath } from "node:url";
@@ -53,8 +52,9 @@ export async function bridged(args: readonly string[], given: Partial<BridgeOpti
 /** Bridges a connection to a command that begins by writing its number, or that of its child process. */
 export async function greeted(...given: Parameters<typeof bridged>): Promise<Bridged & { pid: number }> {
   const pair = await bridged(...given);
-  if (pair.received.length === 0) await once(pair.webSocket, "message");
-  return { ...pair, ...(JSON.parse(pair.received.shift()!) as { pid: number }) };
+  const greeting = (await pair.next()) as { pid: number };
+  pair.received.shift();
+  return { ...pair, ...greeting };
 }
 
 /** Returns true if the process runs. A zombie does not run. */

@@ -12,8 +12,7 @@ async function bridging(command: readonly string[], ...options: string[]) {
   /** Connects, and waits until the command has sent its number. */
   const open = async (): Promise<PlainPeer & { pid: number }> => {
     const client = await plainPeer(running.url);
-    if (client.received.length === 0) await once(client.webSocket, "message");
-    return Object.assign(client, JSON.parse(client.received[0]!) as { pid: number });
+    return Object.assign(client, (await client.next()) as { pid: number });
   };
   return { ...running, open };
 }

@@ -65,9 +65,7 @@ describe("the program", () => {
     const { child, ended, until } = start(["bridge", "--framing=lines", "--port=0", "--", ...command]);
     const url = addressIn(await until("stdout", "\n"));
     using client = await plainPeer(url);
-    const { pid } = JSON.parse(client.received[0] ?? String((await once(client.webSocket, "message"))[0])) as {
-      pid: number;
-    };
+    const { pid } = (await client.next()) as { pid: number };
     child.kill("SIGTERM");
     await expect.poll(async () => (await upgrade(url)).status).toBe(503);
     expect(client.webSocket.readyState).toBe(client.webSocket.OPEN);

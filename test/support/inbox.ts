@@ -1,24 +1,19 @@
 /** A queue of received items that tests can await. */
 export class Inbox<T = unknown> {
   readonly all: T[] = [];
-  #taken = 0;
+  /** The items that were not taken. */
+  readonly left: T[] = [];
   readonly #waiting: ((item: T) => void)[] = [];
 
   readonly push = (item: T): void => {
     this.all.push(item);
-    const next = this.#waiting.shift();
-    if (next === undefined) return;
-    this.#taken++;
+    const next = this.#waiting.shift() ?? ((left) => this.left.push(left));
     next(item);
   };
 
-  /** The items that were not taken. */
-  get left(): T[] {
-    return this.all.slice(this.#taken);
-  }
-
+  /** Takes the next item, now or when it arrives. */
   next(): Promise<T> {
-    if (this.#taken < this.all.length) return Promise.resolve(this.all[this.#taken++]!);
+    if (this.left.length > 0) return Promise.resolve(this.left.shift()!);
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 }

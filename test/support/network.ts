@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { connect as connectTcp, type AddressInfo, type Server as TcpServer, type Socket } from "node:net";
 import { WebSocket } from "ws";
+import { Inbox } from "./inbox.js";
 
 export interface Answer {
   status: number;
@@ -81,8 +82,8 @@ export type PlainPeer = Awaited<ReturnType<typeof plainPeer>>;
 /** Connects a bare `ws` client, which records what it receives. */
 export async function plainPeer(url: string, options: object = {}, first?: string) {
   const webSocket = new WebSocket(url, options);
-  const received: string[] = [];
-  webSocket.on("message", (data: Buffer) => received.push(data.toString()));
+  const inbox = new Inbox<string>();
+  webSocket.on("message", (data: Buffer) => inbox.push(data.toString()));
   const closed = new Promise<{ code: number; reason: string }>((resolve) =>
     webSocket.on("close", (code, reason) => resolve({ code, reason: reason.toString() })),
   );
@@ -90,8 +91,9 @@ export async function plainPeer(url: string, options: object = {}, first?: strin
   await once(webSocket, "open");
   return {
     webSocket,
-    received,
-    next: async (): Promise<any> => JSON.parse(String((await once(webSocket, "message"))[0])),
+    received: inbox.all,
+    /** Takes the next message, which may have come together with the handshake's answer. */
+    next: async (): Promise<any> => JSON.parse(await inbox.next()),
     closed,
     [Symbol.dispose]: () => webSocket.terminate(),
   };
