@@ -15,9 +15,3 @@ export async function memoryInUse(): Promise<NodeJS.MemoryUsage> {
   }
   return process.memoryUsage();
 }
-
-/** Returns the bytes in use, buffers included. */
-export async function bytesKept(): Promise<number> {
-  const { heapUsed, external } = await memoryInUse();
-  return heapUsed + external;
-}

@@ -1,10 +1,8 @@
-/** Over a Redis: the examples of docs/SCALING.md, examples/three-nodes, and the memory that SCALING.md names. */
-import { readFile } from "node:fs/promises";
+/** Over a Redis: the examples of docs/SCALING.md, and examples/three-nodes. */
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
 import { connect } from "../../src/node.js";
-import { redis as redisEngine } from "../../src/redis/index.js";
 import { Relay } from "../support/relay.js";
 import { clean, examplesOf, extract, Running } from "../readme/examples.js";
 import { commandAt, RedisServer } from "../support/redis.js";
@@ -37,37 +35,6 @@ function run(name: string, ...args: string[]): Running {
   running.push(program);
   return program;
 }
-
-const info = async (name: string): Promise<number> =>
-  Number(new RegExp(`^${name}:(\\d+)`, "m").exec(await commandAt<string>(redis.url, ["INFO"]))![1]);
-
-it("the memory that SCALING.md names for Redis is right by a third", async () => {
-  const COUNT = 1_000;
-  const text = await readFile(SCALING, "utf8");
-  const host = { received() {}, up() {}, down() {}, resubscribed() {} };
-  const connection = redisEngine({ url: redis.url, prefix: "chat" }).createConnection("abcdefghijkl-1h", host);
-  await connection.open();
-  const { log } = connection as Required<typeof connection>;
-  /** Expects that the document names the bytes by which the data grows for each of many operations. */
-  const expectNamed = async (pattern: RegExp, act: (i: number) => Promise<unknown>): Promise<void> => {
-    const before = await info("used_memory");
-    await Promise.all(Array.from({ length: COUNT }, (_, i) => act(i)));
-    const bytes = ((await info("used_memory")) - before) / COUNT;
-    const named = Number(pattern.exec(text)![1]!.replace(",", ""));
-    expect(named / bytes, `${bytes} bytes were measured`).toBeGreaterThan(0.67);
-    expect(named / bytes, `${bytes} bytes were measured`).toBeLessThan(1.5);
-  };
-  // The first subscriptions may enlarge buffers.
-  await Promise.all(Array.from({ length: COUNT }, (_, i) => connection.subscribe(`t:warm:${i}`)));
-  await expectNamed(/subscription needs about (\d+) bytes/, (i) => connection.subscribe(`t:room:${i}`));
-  // In KB for 1,000 messages.
-  const body = JSON.stringify({ jsonrpc: "2.0", method: "said", params: { n: 1_000, text: "x".repeat(150) } });
-  const rule = { length: COUNT, bytes: 2 ** 20, ttlMs: 60_000 };
-  await expectNamed(/A log of 1,000 messages of 200 bytes needs about (\d+) KB/, () =>
-    log!.append("log", body, rule, undefined),
-  );
-  await connection.close();
-});
 
 const printing = (await examplesOf(SCALING)).filter(({ output }) => output !== undefined);
 

@@ -1,13 +1,12 @@
 /** Opens and closes many connections, to detect objects that are kept for one of them after its end. */
 import type { Socket } from "node:net";
-import { queryObjects } from "node:v8";
 import { expect, it } from "vitest";
 import { connect, serve, type AnyPeer, type Server, type ServerContext } from "../../src/node.js";
 import { bareHttp } from "../support/network.js";
+import { objectsKept } from "../support/objects.js";
 import { postRaw } from "../support/post.js";
 import { request } from "../support/raw.js";
 import { useVirtualClock } from "../support/time.js";
-import { memoryInUse } from "./memory.js";
 
 // It counts the timers of the test. The test runner has others.
 useVirtualClock();
@@ -93,12 +92,6 @@ async function runCycles(server: Server, url: string, from: number, to: number):
 /** Returns how many sockets and the like keep the process alive. */
 const resources = (): number => process.getActiveResourcesInfo().filter((kind) => kind !== "Timeout").length;
 
-/** Returns how many objects are on the heap. Closing sockets needs ticks between the collections. */
-async function objects(): Promise<number> {
-  await memoryInUse();
-  return queryObjects(Object, { format: "count" });
-}
-
 it(`keeps nothing of ${CYCLES} connections, however they ended`, async () => {
   await using listening = await bareHttp();
   const http = listening.server;
@@ -114,9 +107,9 @@ it(`keeps nothing of ${CYCLES} connections, however they ended`, async () => {
   });
 
   await runCycles(server, url, 0, WARM_UP);
-  const before = await objects();
+  const before = await objectsKept(6);
   await runCycles(server, url, WARM_UP, CYCLES);
-  const grown = (await objects()) - before;
+  const grown = (await objectsKept(6)) - before;
 
   expect(server.peers.size).toBe(0);
   expect(TOPICS.map((name) => server.topic(name).size)).toEqual([0, 0, 0]);
