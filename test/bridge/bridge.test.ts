@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { pass, passUntil, useVirtualClock } from "../support/time.js";
+import { turn } from "../support/turns.js";
 import { uncaughtIn } from "../support/uncaught.js";
 import { bridge, bridged, type BridgeEnd, type Bridged, greeted, runs } from "./bridged.js";
 
@@ -120,10 +121,11 @@ describe("the end of the command", () => {
     pair.raw.cork();
     for (let i = 0; i < 5; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
     await expect.poll(() => pair.server.bufferedAmount).toBeGreaterThan(500_000);
+    const ended = once(pair.child, "close");
     process.kill(pid, "SIGKILL");
-    await expect.poll(() => runs(pid)).toBe(false);
-    // The bridge has time to notice that. If it closed now, `ws` would cut the connection after 1 s.
-    for (let i = 0; i < 100; i++) await new Promise((resolve) => setImmediate(resolve));
+    await ended;
+    // The bridge has noticed that. If it closed now, `ws` would cut the connection after 1 s.
+    await turn();
     expect(closing).not.toHaveBeenCalled();
     pair.raw.uncork();
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command was killed by SIGKILL" });
