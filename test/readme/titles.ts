@@ -6,9 +6,9 @@ import { parseSync, type ESTree } from "vite";
 const root = join(import.meta.dirname, "../..");
 
 /**
- * Returns the titles of all tests and suites of a file: each alone, and with the titles of the suites around it in front. A
- * title that has placeholders, such as `%s`, is returned as it is written. The title `%s` alone is returned for each row of its
- * table. Of a table of conformance cases, returns their names.
+ * Returns the titles of all tests of a file: each alone, and with the titles of the suites around it in front. A title that has
+ * placeholders, such as `%s`, is returned as it is written. Each first text of a row of a table is returned too. Of a table of
+ * conformance cases, returns their names.
  */
 export async function titlesOf(path: string): Promise<string[]> {
   const text = await readFile(join(root, path), "utf8");
@@ -18,7 +18,8 @@ export async function titlesOf(path: string): Promise<string[]> {
     if (typeof node !== "object" || node === null) return;
     const call = callOf(node as ESTree.Node, text);
     const full = call === undefined ? suites : [...suites, call.title];
-    if (call !== undefined) titles.push(call.title, full.join(" "), ...call.rows);
+    if (call === undefined) titles.push(...rowsOf(node as ESTree.Node));
+    else if (call.kind !== "describe") titles.push(call.title, full.join(" "));
     const inner = call?.kind === "describe" ? full : suites;
     for (const child of Object.values(node)) visit(child, inner);
   };
@@ -27,7 +28,7 @@ export async function titlesOf(path: string): Promise<string[]> {
 }
 
 /** Reads `it("title", ..)`, `describe("title", ..)` and their forms with `each`. */
-function callOf(node: ESTree.Node, text: string): { kind: string; title: string; rows: string[] } | undefined {
+function callOf(node: ESTree.Node, text: string): { kind: string; title: string } | undefined {
   if (node.type !== "CallExpression") return undefined;
   let { callee }: { callee: ESTree.Node } = node;
   while (callee.type === "CallExpression" || callee.type === "MemberExpression")
@@ -35,14 +36,13 @@ function callOf(node: ESTree.Node, text: string): { kind: string; title: string;
   const [title] = node.arguments;
   if (callee.type !== "Identifier" || !["it", "test", "describe"].includes(callee.name)) return undefined;
   const kind = callee.name;
-  if (title?.type === "TemplateLiteral") return { kind, title: text.slice(title.start + 1, title.end - 1), rows: [] };
-  if (title?.type !== "Literal" || typeof title.value !== "string") return undefined;
-  return { kind, title: title.value, rows: title.value === "%s" ? rowsOf(node.callee) : [] };
+  if (title?.type === "TemplateLiteral") return { kind, title: text.slice(title.start + 1, title.end - 1) };
+  return title?.type === "Literal" && typeof title.value === "string" ? { kind, title: title.value } : undefined;
 }
 
-/** Returns the first text of each row of `it.each([["text", ..], ..])`. */
-function rowsOf(each: ESTree.Node): string[] {
-  const table = each.type === "CallExpression" ? each.arguments[0] : undefined;
+/** Returns the first text of each row of `it.each([["text", ..], ..])`, or of a function that makes tests of a table. */
+function rowsOf(node: ESTree.Node): string[] {
+  const table = node.type === "CallExpression" ? node.arguments[0] : undefined;
   if (table?.type !== "ArrayExpression") return [];
   return table.elements.flatMap((row) => {
     const first = row?.type === "ArrayExpression" ? row.elements[0] : row;
