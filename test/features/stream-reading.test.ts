@@ -77,14 +77,14 @@ describe("reading a stream", () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail");
     const read = readAll(stream);
-    expect(await rejection(readAll(stream))).toMatchObject({ message: "a stream can be read once" });
+    expect(await rejection(readAll(stream))).toMatchObject({ message: expect.stringContaining("once") });
     await turn();
     raw.feed(result(1, { values: [1] }));
     expect(await read).toEqual([1]);
     // A received array stays as it was.
     const received = Object.freeze({ values: Object.freeze([1]) as unknown[] }) as never;
     const again = readAll(raw.peer.iterate(received));
-    expect(() => raw.peer.iterate(received)).toThrow("a stream can be read once");
+    expect(() => raw.peer.iterate(received)).toThrow("once");
     expect(await again).toEqual([1]);
   });
 });

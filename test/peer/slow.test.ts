@@ -239,7 +239,7 @@ it("the options of notify are refused if they are invalid, and nothing is sent",
     expect(() => group.notify("n", [], options)).toThrow(message);
   }
   const whenSlow = () => group.notify("n", [], { whenSlow: "wait" as never });
-  expect(whenSlow).toThrow('Expected `whenSlow` to be "drop" or "close", got `wait` (string)');
+  expect(whenSlow).toThrow("`whenSlow`");
   expect([sent, peer.stats().notificationsSent]).toEqual([[], 0]);
   for (const options of [{ latest: "x".repeat(256) }, { latest: "" }, { volatile: false, latest: "a" }])
     peer.notify("n", [], options);

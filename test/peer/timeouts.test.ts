@@ -48,10 +48,7 @@ describe.each([
     await pass(1);
     expect(outcomes.names).toEqual(["call"]);
     const why = { name: "TimeoutError", code: "TIMEOUT", method: "slow", timeoutMs };
-    expect(await rejection(call)).toMatchObject({
-      ...why,
-      message: `"slow" was not answered within ${timeoutMs} ms`,
-    });
+    expect(await rejection(call)).toMatchObject(why);
     expect(timersSet()).toBe(0);
   });
 

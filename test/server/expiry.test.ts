@@ -152,7 +152,7 @@ it("credentials that have expired are refused with 401, and so are those of a wr
   const world = await serving<any>({ authenticate: () => ({}), expiresInMs });
   const { refusals, errors } = recorded(world.server);
   for (ms of [0, -1, -Infinity]) expect(await statusOf(world.url)).toBe(401);
-  expect(refusals).toEqual(Array.from({ length: 3 }, () => "401 the credentials have expired"));
+  expect(refusals).toEqual(Array(3).fill(expect.stringMatching(/^401 .*expired/)));
   const byHand = await ByHand.open(world.url, { offersAuth: true });
   byHand.say({ hello: { auth: {} } });
   expect(await byHand.closed).toEqual({ ...EXPIRED, code: 4401 });
