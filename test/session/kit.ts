@@ -1,4 +1,4 @@
-/** One end of `reciproc.v1` at a time: a client's endpoint whose server is the test, or a server whose clients are the test. */
+/** Imports `peer/flow`, `features/live`: an end has the flow of a connection, and no peer. One end of `reciproc.v1` at a time: a client's endpoint whose server is the test, or a server whose clients are the test. */
 import type { IncomingMessage } from "node:http";
 import { onTestFinished } from "vitest";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";

@@ -1,4 +1,4 @@
-// Imports `socket/socket`, `server/tokens`, `server/link`, `session/session`, `session/sizes`: a fault replaces parts of these.
+// Imports `socket/socket`, `server/tokens`, `server/link`, `session/session`, `session/sizes`, `peer/flow`, `features/live`: a fault replaces parts of these.
 /**
  * The oracle: a client and a server, each an endpoint with the least driver that it needs, joined by lines that a test works by
  * hand. It knows what each end has sent, and checks at every step that the other end gets it in order and once, or reports a loss
