@@ -23,7 +23,8 @@ export default defineConfig({
     reporters: ["default", "./test/support/failures.ts"],
     // A test waits for an event. These limits only end a test whose event never comes, on a machine of any speed.
     testTimeout: 300_000,
-    hookTimeout: 300_000,
+    // Hooks install programs.
+    hookTimeout: 600_000,
     allowOnly: false,
     // What a test replaces is restored before the next one.
     restoreMocks: true,

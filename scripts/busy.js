@@ -16,9 +16,14 @@ if (!(loops >= 0 && times >= 1) || positionals.length === 0) {
   process.exit(64);
 }
 
-const busy = Array.from({ length: loops }, () => spawn(process.execPath, ["-e", "for (;;);"], { stdio: "ignore" }));
-process.on("exit", () => busy.forEach((loop) => loop.kill("SIGKILL")));
-for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
+/** A busy loop that ends with its standard input, and so with this process, however that ends. */
+const LOOP = `
+  process.stdin.on("end", () => process.exit()).resume();
+  (function loop() {
+    for (const end = Date.now() + 50; Date.now() < end; );
+    setImmediate(loop);
+  })();`;
+for (let i = 0; i < loops; i++) spawn(process.execPath, ["-e", LOOP], { stdio: ["pipe", "ignore", "ignore"] });
 
 let passed = 0;
 for (let run = 1; run <= times; run++) {

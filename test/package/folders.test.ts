@@ -48,4 +48,4 @@ it("the packages of test/interop are used according to their types", async () =>
   const { stdout } = await promisify(execFile)(process.execPath, args);
   expect(stdout).toMatch(/test\/interop\/\S+\.test\.ts/);
   expect(stdout).toContain("test/interop/node_modules/");
-}, 600_000);
+});

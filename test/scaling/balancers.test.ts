@@ -98,7 +98,7 @@ describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$name"
     const [found] = [...onPath(program), `/usr/sbin/${program}`];
     path = found!;
     folder = await mkdtemp(join(tmpdir(), "reciproc-balancer-"));
-  }, 600_000);
+  });
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
   beforeEach(async () => {

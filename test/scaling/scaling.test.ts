@@ -19,7 +19,7 @@ beforeAll(async () => {
   await ensurePackages(FOLDER);
   process.env["REDIS_URL"] = redis.url;
   process.env["PORT"] = "0";
-}, 300_000);
+});
 afterEach(async () => {
   await Promise.all(running.map((program) => program.stop()));
   running = [];

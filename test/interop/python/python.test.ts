@@ -21,7 +21,7 @@ beforeAll(async () => {
   const found = (await find()) ?? ((await aptInstall("python3-websockets", "python3-requests")) && (await find()));
   if (!found) throw new Error("install Python with `websockets` and `requests`: none was found or could be installed");
   python = found;
-}, 600_000);
+});
 
 /** Finds a Python that has the packages. Debian's own has those of apt-get, even if another is first on the PATH. */
 async function find(): Promise<string | undefined> {

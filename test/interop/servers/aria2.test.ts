@@ -33,7 +33,7 @@ let aria2: Aria2;
 beforeAll(async () => {
   if (onPath("aria2c").length === 0) await aptInstall("aria2");
   aria2 = await Program.launch(new Aria2());
-}, 600_000);
+});
 afterAll(() => aria2[Symbol.asyncDispose]());
 
 describe("aria2", () => {
