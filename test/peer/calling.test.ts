@@ -248,6 +248,8 @@ it("the functions for messages throw for a value without a JSON form, and know t
   expect(() => encodeRequest(1, 5 as never)).toThrow("`method`");
   expect(() => encodeNotification("m", 5 as never)).toThrow("`params`");
   expect(() => parseMessage("{")).toThrow(expect.objectContaining({ cause: expect.any(SyntaxError) }));
+  const invalid = expect.objectContaining({ name: "ProtocolError" });
+  expect(() => parseMessage('{"jsonrpc":"2.0","id":[1],"result":1}')).toThrow(invalid);
   const names = ["rpc.", "rpc.x", "rpc", "RPC.x", "xrpc.", ""];
   expect(names.filter(isInternalMethod)).toEqual(["rpc.", "rpc.x"]);
   const kinds = [request(1, "m"), notification("m"), result(1, 1), null];
