@@ -1,6 +1,7 @@
 /**
  * Runs many worlds, some at a time, on the virtual clock of the test. Their sockets are real, and time passes by the ticks of the event loop: a
- * machine that is busy, or a long collection of garbage, makes no timer fire early.
+ * machine that is busy, or a long collection of garbage, makes no timer fire early. What arrives over a socket takes as many ticks as pass
+ * meanwhile. Those are few on any machine, because no socket of the relay waits for more bytes, and far fewer than any time in a world.
  */
 import { passUntil } from "../support/time.js";
 import { Breach } from "./oracle.js";
