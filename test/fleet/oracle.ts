@@ -143,7 +143,7 @@ export class Oracle {
     if (isRare && this.#breaches.length < MOST_BREACHES) this.#breaches.push(`${rule}: ${text}`);
   }
 
-  /** Records that the process has done nothing for so long. */
+  /** Records that this process, or that of a broker, has done nothing for so long. */
   paused(ms: number): void {
     this.#longestPauseMs = Math.max(this.#longestPauseMs, ms);
   }
