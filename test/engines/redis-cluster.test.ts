@@ -70,6 +70,7 @@ describe("the engine redis with a cluster", () => {
   });
 
   it("gives no message twice or late while a replica takes over, also by a node without a subscription there", async () => {
+    // Redis forces it: for four times the silence, a second election counts the votes of the first one.
     await cluster.setSilence(3_000);
     const rig = redisRig({ cluster: cluster.urls });
     const [reader, writer] = [await TestNode.open(rig.engine(), "reader"), await TestNode.open(rig.engine(), "writer")];
