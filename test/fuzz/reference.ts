@@ -155,7 +155,7 @@ export function expectReplies(
   let total = 0;
   for (const text of texts) {
     const ways = repliesTo(text);
-    total += Math.min(...ways.map((replies) => replies.length));
+    total += Math.min(...ways.map((replies) => replies.filter((one) => !mayBeMissing.has(one)).length));
     for (const reply of new Set(ways.flat())) {
       const counts = ways.map((replies) => replies.filter((one) => one === reply).length);
       least.set(reply, (least.get(reply) ?? 0) + Math.min(...counts));
@@ -167,5 +167,5 @@ export function expectReplies(
   const unexpected = [...received].filter(([reply, count]) => count > (most.get(reply) ?? 0));
   const missing = [...least].filter(([reply, count]) => count > (received.get(reply) ?? 0) && !mayBeMissing.has(reply));
   expect({ unexpected, missing }).toEqual({ unexpected: [], missing: [] });
-  if (mayBeMissing.size === 0) expect(got.length).toBeGreaterThanOrEqual(total);
+  expect(got.length).toBeGreaterThanOrEqual(total);
 }
