@@ -3,6 +3,8 @@
  * `npm run test:all`. Prints what it does, and a last line that says what has passed or failed.
  */
 import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { relative } from "node:path";
 import { startVitest } from "vitest/node";
 
 const isAll = process.argv[2] === "all";
@@ -55,8 +57,26 @@ async function runTests(project) {
   if (without.length > 0)
     failed.push(`${count(without.length)} of ${count(files.length)} files with an error outside of their tests`);
   if (vitest.state.getUnhandledErrors().length > 0) failed.push("errors outside of all tests");
+  const notRun = tests.length - passed.length - red.length;
+  if (notRun > 0) failed.push(`${count(notRun)} tests that were skipped or did not run`);
+  const lost = detectors(
+    files.map(({ moduleId }) => relative(".", moduleId).replaceAll("\\", "/")),
+    passed,
+  );
+  if (lost.length > 0) {
+    failed.push(`${count(lost.length)} entries of test/detectors.json`);
+    console.log(`\nNo test of that name has passed:\n${lost.join("\n")}`);
+  }
   // As when the setup of all tests fails.
   if (passed.length === 0) failed.push("no test has passed");
   await vitest.close();
   return `${count(passed.length)} tests in ${count(files.length)} files`;
+}
+
+/** Returns the tests that `test/detectors.json` lists in these files, and that are not among those that have passed. */
+function detectors(files, passed) {
+  const names = new Set(passed.map((test) => test.fullName));
+  const kinds = Object.values(JSON.parse(readFileSync("test/detectors.json", "utf8")));
+  const listed = kinds.flatMap((kind) => files.flatMap((file) => Object.keys(kind[file] ?? {})));
+  return listed.filter((name) => !names.has(name));
 }

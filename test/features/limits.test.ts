@@ -38,7 +38,7 @@ async function calls(...peers: AnyPeer[]): Promise<unknown[]> {
 }
 
 describe("a rate", () => {
-  it("lets a burst through and then a call each `perMs / calls`, and refuses others with the time to wait, uncounted", async () => {
+  it("of a peer, `peerRate`, lets a burst through and then a call each `perMs / calls`, and refuses others with the time to wait, uncounted", async () => {
     const around = limits({ m: { peerRate: TWO_A_SECOND }, n: { peerRate: { calls: 3, perMs: 100 } } });
     const methods = { m: () => RAN, n: () => RAN, free: () => RAN };
     const [raw, other] = [rawPeer({ methods, around }), rawPeer({ methods, around })];
@@ -67,7 +67,7 @@ describe("a rate", () => {
     expect([raw.peer.stats().refusedRate, raw.errors]).toEqual([2, []]);
   });
 
-  it("of a principal counts all its peers, also new ones, and both rates must allow a call", async () => {
+  it("of a principal, `principalRate`, counts all its peers, also new ones, and both rates must allow a call", async () => {
     const ofM = { principalRate: { calls: 3, perMs: 3000 }, peerRate: TWO_A_SECOND };
     await using kit = testServer({
       authenticate: (_request, auth) => ({ user: String(auth) }),

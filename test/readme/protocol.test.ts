@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { FAULTS } from "../session/faults.js";
 import { titlesOf } from "./titles.js";
@@ -31,4 +31,16 @@ describe("the requirements of PROTOCOL.md", () => {
     const missing = references.filter(([, , file, title]) => !files.get(file!)!.includes(title!));
     expect(missing.map(([line]) => line)).toEqual([]);
   });
+});
+
+it("each limit of API.md is in the title of a test", async () => {
+  const [, section] = (await readFile("docs/API.md", "utf8")).split("\n## Limits\n") as [string, string];
+  const limits = [...section.split("\n## ")[0]!.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name!);
+  expect(limits.length).toBeGreaterThan(10);
+  const folders = ["attacks", "conformance", "features", "server", "session"].map((folder) => `test/${folder}`);
+  const files = (await Promise.all(folders.map((folder) => readdir(folder)))).flatMap((names, i) =>
+    names.filter((name) => /\.(test\.ts|json)$/.test(name)).map((name) => `${folders[i]}/${name}`),
+  );
+  const titles = (await Promise.all(files.map(titlesOf))).flat();
+  expect(limits.filter((limit) => !titles.some((title) => title.includes(limit)))).toEqual([]);
 });

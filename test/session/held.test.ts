@@ -23,7 +23,7 @@ function send({ peer }: { peer: AnyPeer }, n: unknown, padding: number, latest?:
 const hasEnded = ({ events }: { events: unknown[] }): boolean => events.at(-1) === 1013;
 
 describe("the bounds of suspended sessions", () => {
-  it("end the oldest session of a principal beyond its limit, and no other principal's", async () => {
+  it("end the oldest session of a principal beyond `maxSuspendedPerPrincipal`, and no other principal's", async () => {
     const users = ["alice", "bob", "alice", "alice"];
     const { serving, raws } = await begun({ ...byUser, limits: { maxSuspendedPerPrincipal: 2 } }, users);
     const [first, bob, second, third] = raws as [RawClient, RawClient, RawClient, RawClient];
