@@ -6,12 +6,12 @@ export function makeLock(): string {
   return `reciproc ${nanoid()}`;
 }
 
-/** Holds a lock until `signal` aborts, or this page or worker ends. Calls `held` when it does. */
-export function holdLock(name: string, held: () => void, signal?: AbortSignal): void {
+/** Holds a lock until `signal` aborts, or this page or worker ends. Calls `granted` when it has it. */
+export function holdLock(name: string, granted: () => void, signal?: AbortSignal): void {
   const hold = (): Promise<void> =>
     new Promise((release) => {
       signal?.addEventListener("abort", () => release());
-      held();
+      granted();
     });
   void navigator.locks.request(name, hold);
 }

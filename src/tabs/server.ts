@@ -139,10 +139,10 @@ class Tabs implements OwnPart {
       slot.put(encodeResult(id, { code, reason }));
     });
     shared.peer.off("suspend", this.#suspend).on("suspend", this.#suspend);
-    const owner = shared.peer as AnyPeer;
-    const peer = server.accept(link, owner.auth);
+    const sharedPeer = shared.peer as AnyPeer;
+    const peer = server.accept(link, sharedPeer.auth);
     // The shared connection renews its credentials for all tabs.
-    Object.defineProperty(peer, "auth", { get: () => owner.auth });
+    Object.defineProperty(peer, "auth", { get: () => sharedPeer.auth });
     if (peer.state !== "closed") this.#tabs.set(tab as number, { link, peer });
   }
 

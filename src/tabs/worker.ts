@@ -36,7 +36,7 @@ class SharedConnection {
   readonly #tabs = new Map<number, Tab>();
   readonly #lock = makeLock();
   /** Resolves when this worker holds its lock. */
-  readonly #held = new Promise<void>((held) => holdLock(this.#lock, held));
+  readonly #granted = new Promise<void>((granted) => holdLock(this.#lock, granted));
   /** The present connection; `undefined` while there is no tab. */
   #peer: AnyPeer | undefined;
   #count = 0;
@@ -56,7 +56,7 @@ class SharedConnection {
       throw error;
     }
     this.#tabs.set(tab.number, tab);
-    void this.#held.then(() => post(tab, { lock: this.#lock }));
+    void this.#granted.then(() => post(tab, { lock: this.#lock }));
     const peer = this.#peer;
     void this.#begin(tab, peer);
     peer.opened.then(
