@@ -55,8 +55,6 @@ export interface FeaturePart {
 
 /** What the part of a feature of this package may have besides. */
 export interface OwnPart extends FeaturePart {
-  /** Returns true while handlers run for the peers that it has made. A server that drains waits for them. */
-  isBusy?(): boolean;
   /**
    * Takes what JSON-RPC 2.0 does not know as one message, such as an array, and an error with id null that answers none of this side's.
    * Returns false if it has no use for it.
@@ -146,7 +144,7 @@ export class Parts {
   }
 
   /** Calls a function of each part that has it, until one returns true or a text. Returns that. */
-  first<K extends "receive" | "receiveUnknown" | "mustCancel" | "isBusy" | "encode">(
+  first<K extends "receive" | "receiveUnknown" | "mustCancel" | "encode">(
     name: K,
     ...args: Args<K>
   ): Returned<K> | undefined {

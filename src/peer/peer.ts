@@ -268,12 +268,6 @@ export function endPeer(peer: AnyPeer, end: CloseInfo): void {
   connectionOf(peer).end(end);
 }
 
-/** Returns true while a handler of the peer runs, or of the peers inside its connection. For the server. */
-export function isBusy(peer: AnyPeer): boolean {
-  const { incoming, madeParts } = connectionOf(peer);
-  return incoming.running > 0 || madeParts?.first("isBusy") === true;
-}
-
 /** Calls `then` when the peer's messages that wait for a later tick are processed. Returns false, and never calls it, if none waits. For the server. */
 export function afterWork(peer: AnyPeer, then: () => void): boolean {
   const { budget } = connectionOf(peer).transport;
