@@ -57,7 +57,7 @@ export interface MethodLimits {
   readonly peerRate?: CallRate | undefined;
   /** The rate of each principal, over all its peers on this server. Needs the option `principal` of `serve`. */
   readonly principalRate?: CallRate | undefined;
-  /** Most calls that run at once, of all peers; a whole number. A call runs until its handler has ended, also if that is late. */
+  /** Most calls that run at once, of all peers; a whole number. A call runs until its handler has ended, also if that is late; not until a stream that it returned has ended. */
   readonly maxRunning?: number | undefined;
   /** How long its handler may take, in milliseconds. Then the caller gets -32013, and `context.signal` aborts. */
   readonly timeoutMs?: number | undefined;

@@ -9,6 +9,7 @@ import { checkOptions, finite, must, optional, positive, tableOf, type Checked }
 import type { Connection } from "../peer/connection.js";
 import { IncomingCall } from "../peer/incoming-call.js";
 import { callOf, discard } from "../peer/incoming-calls.js";
+import type { Context } from "../peer/peer.js";
 
 /** Beyond it, the principal that called longest ago is forgotten, and counts from 0 again. */
 const MOST_PRINCIPALS = 10_000;
@@ -93,12 +94,12 @@ class Limiter {
     if (this.#running >= this.#maxRunning) return refuse(call, connection, "refusedBusy", RETRY_MS);
     for (const { take } of tokens) take();
     const run: Next = () => {
+      this.#running++;
       const ending = next();
       const ended = (): void => void this.#running--;
       ending.then(ended, ended);
       return ending;
     };
-    this.#running++;
     return this.#timeoutMs === Infinity ? run() : runInTime(call, run, this.#timeoutMs);
   }
 }
@@ -174,10 +175,11 @@ function principalOf({ hooks, peer }: Connection): string {
  */
 function runInTime({ method, context }: AnyCall, run: Next, timeoutMs: number): Promise<unknown> {
   const { call, connection } = callOf(context)!;
-  const { signal } = call;
+  const { signal } = context as Context;
   if (signal.aborted) return run();
   const stop = new AbortController();
-  Object.defineProperty(context, "signal", { value: stop.signal });
+  // Another wrapper of the list may do so too.
+  Object.defineProperty(context, "signal", { value: stop.signal, configurable: true });
   return new Promise((resolve, reject) => {
     const { incoming } = connection;
     let cause: DOMException | undefined;

@@ -168,6 +168,16 @@ describe("`timeoutMs`", () => {
     ]);
   });
 
+  it("may be set by two wrappers of a list, whose limits hold both, and places of `maxRunning` are free again", async () => {
+    const around = [limits({ m: { timeoutMs: 100, maxRunning: 1 } }), limits({ m: { timeoutMs: 50 } })];
+    const raw = rawPeer({ methods: { m: (_params, context: Context) => untilAborted(context) }, around });
+    for (const id of [1, 1]) {
+      expect(await feed(raw, id)).toEqual([]);
+      await pass(50);
+      expect(await feed(raw)).toEqual([LATE]);
+    }
+  });
+
   it("drops what the handler returns later, closes a stream in it, reports another failure, and keeps its place of `maxRunning` until then", async () => {
     let closed = 0;
     const source = (): object => ({ [Symbol.asyncIterator]: () => ({ return: async () => void closed++ }) });
