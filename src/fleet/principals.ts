@@ -55,11 +55,11 @@ export class Principals implements PrincipalCalls {
     const body = JSON.stringify(reason);
     const asking = this.#ask(principal, "close", code, body);
     const closed = own.closeAll(principal, code, reason);
-    const [answers, isComplete] = await asking;
     // A node may have missed it, or get its first peer of the principal from a client that was authenticated before.
     const again = (): string =>
       frameOf(Kind.Principal, [0, id, "close", code, principal, performance.now() - at], body);
     void closes.send(channelOf(principal), again, REPEAT_MS, () => false);
+    const [answers, isComplete] = await asking;
     return {
       closed: answers.reduce<number>((sum, one) => sum + (typeof one === "number" ? one : 0), closed),
       isComplete,
