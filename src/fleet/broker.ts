@@ -21,6 +21,8 @@ const MAX_BULK = 128;
 const LINGER_MS = 5_000;
 /** How long a wanted subscription waits after it has failed, if the connection is up. */
 const RETRY_MS = 1_000;
+/** The failure of a subscription that is reported. A slot of a cluster that moves ends the first one. */
+const REPORTED_FAILURE = 2;
 
 /** A frame, and where it is sent. */
 export type Sending = readonly [channel: Channel, frame: string];
@@ -56,6 +58,8 @@ interface Subscription {
   /** Ends the subscription if the channel is not wanted, and tries again if it is. */
   readonly timer: Expiring;
   isSubscribed: boolean;
+  /** How often the broker did not take it. */
+  failures: number;
   /** Resolves when the channel is subscribed. `undefined` while that is not asked. */
   subscribing: Promise<void> | undefined;
 }
@@ -339,7 +343,7 @@ export class Broker {
   /** Wants the messages of a channel from now on, until as many calls of `release`. They are received when `ready` has resolved. */
   want(channel: Channel): void {
     const timer = { deadline: 0, expire: () => this.#expireSubscription(subscription) };
-    const unused = { channel, uses: 0, timer, isSubscribed: false, subscribing: undefined };
+    const unused = { channel, uses: 0, timer, isSubscribed: false, failures: 0, subscribing: undefined };
     const subscription: Subscription = this.#subscriptions.get(channel) ?? unused;
     this.#subscriptions.set(channel, subscription);
     subscription.uses++;
@@ -365,16 +369,29 @@ export class Broker {
   /** Subscribes to a channel while the connection is up and the channel is wanted. */
   #keep(subscription: Subscription): void {
     if (!this.isUp || subscription.isSubscribed || subscription.uses === 0) return;
-    this.#subscribe(subscription).catch(() => {
-      if (this.isUp && subscription.uses > 0) setDeadline(subscription.timer, RETRY_MS);
-    });
+    this.#subscribe(subscription).catch(() => {});
   }
 
   #subscribe(subscription: Subscription): Promise<void> {
     return (subscription.subscribing ??= this.connection
       .subscribe(subscription.channel)
       .then(() => void (subscription.isSubscribed = true))
+      .catch((error: unknown) => {
+        this.#failed(subscription, error);
+        throw error;
+      })
       .finally(() => (subscription.subscribing = undefined)));
+  }
+
+  /** Tries again later, unless the loss of the connection is the reason. */
+  #failed(subscription: Subscription, cause: unknown): void {
+    if (!this.isUp) return;
+    const { channel, uses, timer } = subscription;
+    if (uses > 0) setDeadline(timer, RETRY_MS);
+    this.#node.counts.failedSubscriptions++;
+    if (++subscription.failures !== REPORTED_FAILURE) return;
+    const text = `${this.name} does not subscribe to ${JSON.stringify(channel)}, so this node lacks what others send there`;
+    this.#node.host.report(new EngineError(text, "not-sent", { cause }));
   }
 
   /**

@@ -59,7 +59,16 @@ export class FleetNode {
   readonly reports = new Repeats(this, 1_000, 2 ** 20);
   readonly closes = new Repeats(this, 10_000, 4 * 2 ** 20);
   readonly leaseMs: number;
-  readonly counts = { sent: 0, received: 0, dropped: 0, foreign: 0, healed: 0, gaps: 0, reconnects: 0 };
+  readonly counts = {
+    sent: 0,
+    received: 0,
+    dropped: 0,
+    failedSubscriptions: 0,
+    foreign: 0,
+    healed: 0,
+    gaps: 0,
+    reconnects: 0,
+  };
   readonly #beat: Expiring = { deadline: 0, expire: () => this.beat() };
   /** A log that is not answered delays no question. */
   readonly #reads = new Limit();

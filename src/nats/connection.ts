@@ -279,7 +279,7 @@ export class NatsConnection implements EngineConnection, Connectable {
   /** NATS ignores what a user may not do, and reports it before it confirms what follows. */
   async #checkRights(link: Link, refused: Set<string>): Promise<void> {
     const { client } = link;
-    const subjects = (["t", "n", "a"] as const).map((kind) => this.names.none(kind));
+    const subjects = (["t", "u", "n", "a"] as const).map((kind) => this.names.none(kind));
     const subscriptions = subjects.map((subject) =>
       client.subscribe(subject, { callback: (error) => void (error !== null && refused.add(error.message)) }),
     );

@@ -39,7 +39,7 @@ export class Names {
   }
 
   /** A subject of a kind that belongs to no name. */
-  none(kind: "t" | "n" | "a" | "k" | "l"): string {
+  none(kind: "t" | "u" | "n" | "a" | "k" | "l"): string {
     return this.#name(kind, NO_NAME);
   }
 

@@ -69,6 +69,8 @@ export interface EngineStats {
   readonly received: number;
   /** Frames and publications that were not sent: the engine was down, or too much was unanswered. */
   readonly dropped: number;
+  /** How often the broker did not take the subscription of a topic or a user. It is tried again each second, and emitted as `error`. */
+  readonly failedSubscriptions: number;
   /** Frames that this node did not understand. */
   readonly foreign: number;
   /** Publications that were read from the log because their message did not come. */

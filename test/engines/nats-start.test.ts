@@ -38,10 +38,10 @@ describe("the engine nats, at the start", () => {
       return reason;
     };
     const published = await reasonWith([`${PREFIX}.1.n.>`, ...streams], {});
-    for (const kind of ["t", "a"]) expect(published).toContain(`Publish to "${PREFIX}.1.${kind}.="`);
+    for (const kind of ["t", "u", "a"]) expect(published).toContain(`Publish to "${PREFIX}.1.${kind}.="`);
     expect(published).not.toContain(`${PREFIX}.1.n.=`);
     const subscribed = await reasonWith([...own, ...streams], {}, [`${PREFIX}.1.r.>`, `${PREFIX}.1.t.>`]);
-    for (const kind of ["n", "a"]) expect(subscribed).toContain(`Subscription to "${PREFIX}.1.${kind}.="`);
+    for (const kind of ["u", "n", "a"]) expect(subscribed).toContain(`Subscription to "${PREFIX}.1.${kind}.="`);
     const kept = streams.filter((right) => !right.includes("MSG"));
     const read = await reasonWith([...own, ...kept], { jetstream: {} });
     expect(read).toContain(`$JS.API.STREAM.MSG.GET.${PREFIX}_1_l`);

@@ -177,13 +177,27 @@ it("closes a client that another node was authenticating, and none that is authe
   expect(stays.state).toBe("open");
 });
 
-it("closes the peers of a node that had no connection for a moment", async () => {
+it.each<[what: string, begin: () => void, end: () => void]>([
+  ["had no connection for a moment", () => link(1).down(), () => link(1).up()],
+  ["was not subscribed, which is not noticed", () => link(1).fails("subscribe", { times: 20 }), () => {}],
+])("closes the peers of a node that %s", async (_what, begin, end) => {
+  const [a, b] = add(2) as [Node, Node];
+  await turn();
+  begin();
+  const bob = await b.client("bob");
+  const closing = a.server.principal("bob").disconnect(4403, "banned");
+  expect(await closing).toEqual({ closed: 0, isComplete: true });
+  await pass(18_000);
+  expect(bob.peer.state).toBe("open");
+  end();
+  expect(await settled(bob.peer.closed)).toMatchObject({ code: 4403, reason: "banned" });
+});
+
+it("sends at most 123 bytes of a reason", async () => {
   const [a, b] = add(2) as [Node, Node];
   const bob = await b.client("bob");
-  link(1).down();
-  expect((await a.server.principal("bob").disconnect(4403, "banned")).closed).toBe(0);
-  await pass(20_000);
-  expect(bob.peer.state).toBe("open");
-  link(1).up();
-  expect(await settled(bob.peer.closed)).toMatchObject({ code: 4403, reason: "banned" });
+  const reason = "é".repeat(61);
+  await a.server.principal("bob").disconnect(4403, `${reason}é`);
+  expect(link(0).sent.at(-1)).toContain(`"${reason}"`);
+  expect(await settled(bob.peer.closed)).toMatchObject({ reason });
 });

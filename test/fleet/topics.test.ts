@@ -197,6 +197,19 @@ describe("a subscription", () => {
     expect(await ann.until(1)).toEqual([END]);
   });
 
+  it("is counted each time that it fails, and reported as `error` once, when it fails again", async () => {
+    const [{ links }, a, , ann] = await room();
+    const found: unknown[] = [];
+    a.server.on("error", (error) => found.push((error as Error).message));
+    links[0]!.fails("subscribe", { times: 4 });
+    a.server.topic("other").add(ann.peer);
+    for (let second = 0; second < 6; second++, await pass(1_000)) {
+      await turn();
+      found.push(a.server.stats().engine!.failedSubscriptions);
+    }
+    expect(found).toEqual([1, expect.stringMatching(/^faulty does not subscribe to "t:other"/), 2, 3, 4, 4, 4]);
+  });
+
   it("is restored after a loss, and `engine` reports how long that took", async () => {
     const [{ links }, a, b, ann, bob] = await room();
     const states: unknown[] = [];
