@@ -101,6 +101,8 @@ function describe(error: unknown): string {
 const FINAL_NAMES =
   /^(AuthorizationError|UserAuthenticationExpiredError|PermissionViolationError|JetStreamNotEnabled)$/;
 const UNTRUSTED = /^(ERR_TLS_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/;
+/** Time may cure it: this process or the server was too busy for the login. The library gives it the name of a login that is refused. */
+const TOO_LATE = /authentication timeout/i;
 /** The names of errors of a command that was not written, or that nothing has received. */
 const REFUSED_NAMES = /^(NoRespondersError|JetStreamNotEnabled|PermissionViolationError|InvalidArgumentError)$/;
 
@@ -114,7 +116,9 @@ export function connectError(config: Config, reason: unknown): EngineError {
   if (reason instanceof EngineError) return reason;
   const text = `NATS at ${config.servers.join(", ")}: ${describe(reason)}`;
   const isFinal = chainOf(reason).some(
-    (error) => FINAL_NAMES.test(error.name) || UNTRUSTED.test(String((error as { code?: unknown }).code)),
+    (error) =>
+      (FINAL_NAMES.test(error.name) && !TOO_LATE.test(error.message)) ||
+      UNTRUSTED.test(String((error as { code?: unknown }).code)),
   );
   return isFinal ? new FinalError(text, { cause: reason }) : new EngineError(text, "not-sent", { cause: reason });
 }

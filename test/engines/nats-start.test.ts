@@ -2,6 +2,7 @@
 import { describe, expect, it, vi } from "vitest";
 import { type NatsOptions } from "../../src/nats/index.js";
 import { managed, NatsServer, type NatsServerOptions } from "../support/nats.js";
+import { Relay } from "../support/relay.js";
 import { outcomeOf, refusalOf, TestNode, use, watchHandles } from "./kit.js";
 import { linesOf, natsRig, rightsOf, useNats } from "./nats-rig.js";
 
@@ -28,6 +29,18 @@ describe("the engine nats, at the start", () => {
     expect(reason).toMatch(/authorization violation/i);
     expect(reason).not.toContain("wrong");
     await TestNode.open(natsRig({ url, token: "secret" }).engine());
+  });
+
+  it("tries again if the login came too late for the server", async () => {
+    const server = await start({ lines: [`authorization { user: few, password: "se:cret", timeout: 0.5 }`] });
+    const relay = use(await Relay.to(server.port));
+    relay.pause("client");
+    const node = use(new TestNode(natsRig({ url: `nats://127.0.0.1:${relay.port}`, ...FEW }).engine()));
+    const opened = node.connection.open();
+    await Promise.race([node.untilDown(), opened]);
+    expect(node.downs[0]!.message).toMatch(/authentication timeout/i);
+    relay.mend();
+    await opened;
   });
 
   it("names the rights that its user lacks, and changes nothing", async () => {
