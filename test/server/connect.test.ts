@@ -1,4 +1,4 @@
-import { createServer, type IncomingMessage } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { createServer as createTcpServer } from "node:net";
 import { type TLSSocket } from "node:tls";
@@ -17,16 +17,6 @@ async function deadUrl(): Promise<string> {
 }
 
 describe("connect", () => {
-  it("sends headers, also several of one name", async () => {
-    await using server = await serve({
-      port: 0,
-      authenticate: ({ headers }) => [headers.authorization, headers["x-two"]],
-      methods: { who: (_params, { peer }) => peer.auth },
-    });
-    await using peer = await connect(server.url, { headers: { authorization: "Bearer t", "x-two": ["a", "b"] } });
-    expect(await peer.request("who")).toEqual(["Bearer t", "a, b"]);
-  });
-
   it("accepts a URL, and http: for ws:", async () => {
     await using server = await serve({ port: 0, path: "/rpc", methods: { m: () => 1 } });
     for (const url of [new URL(server.url), server.url.replace("ws:", "http:"), `${server.url}?q#fragment`]) {
@@ -50,18 +40,6 @@ describe("a connect that fails", () => {
       cause: { code: "ECONNREFUSED" },
     });
     expect(JSON.stringify(error) + String(error) + String(error.cause)).not.toMatch(/hunter2|s3cret/);
-  });
-
-  it.each([200, 302, 401, 503])("reports the HTTP status %i, and has a cause", async (status) => {
-    const http = createServer();
-    http.on("upgrade", (_request, socket) => {
-      socket.end(
-        `HTTP/1.1 ${status} Whatever\r\nContent-Length: 0\r\nLocation: /elsewhere\r\nConnection: close\r\n\r\n`,
-      );
-    });
-    await using where = await listening(http);
-    const error = await rejection(connect(where.url));
-    expect(error).toMatchObject({ name: "ConnectError", status, cause: expect.any(Error) });
   });
 
   it("gives up after openTimeoutMs on a server that never answers, and hangs up", async () => {

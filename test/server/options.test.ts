@@ -76,12 +76,6 @@ describe("serve with options", () => {
     for (const part of named) expect(error.message).toContain(part);
   });
 
-  it("accepts Infinity as limit of connections and of the time of a handshake", async () => {
-    const limits = { maxConnections: Infinity, handshakeTimeoutMs: Infinity };
-    await using server = await serve({ noServer: true, limits });
-    expect(server.url).toBe("");
-  });
-
   it("leaves nothing listening if an option is invalid", async () => {
     const http = createServer();
     await rejection(serve({ server: http, timeoutMs: -1 }));

@@ -1,9 +1,6 @@
-import { expect, it, vi } from "vitest";
+import { expect, it } from "vitest";
 import { frame, frameHead, PONG, TEXT } from "../../bench/attacks/floods.js";
-import { serve, Subscriptions, type ServerContext } from "../../src/node.js";
 import { rawSocket, target } from "../attacks/support/server.js";
-import { plainPeer } from "../support/network.js";
-import { request } from "../support/raw.js";
 import { pass, turn, useVirtualClock } from "../support/time.js";
 
 useVirtualClock();
@@ -38,22 +35,4 @@ it.each<[string, typeof TIMES | false, parts: readonly Buffer[]]>([
     code: 1006,
     error: { message: expect.stringContaining("received for 2") },
   });
-});
-
-it("sends one ping for all that subscribe in 5 ms, so a client of `ws` with default options can do it 300 times at once", async () => {
-  const kind = new Subscriptions<number>({ method: "said", limits: { maxPerPeer: 300 } });
-  const subscribe = (_params: unknown, context: ServerContext): string => {
-    const { id, notify } = kind.open(context);
-    notify(1);
-    return id as string;
-  };
-  await using server = await serve({ port: 0, methods: { subscribe } });
-  using client = await plainPeer(server.url);
-  let pings = 0;
-  client.webSocket.on("ping", () => pings++);
-  for (let i = 0; i < 300; i++) client.webSocket.send(JSON.stringify(request(i, "subscribe")));
-  const count = (member: string): number => client.received.filter((text) => text.includes(`"${member}":`)).length;
-  await vi.waitFor(() => expect([count("id"), count("method") > 0, pings]).toEqual([300, true, 1]));
-  await pass(5);
-  await vi.waitFor(() => expect([count("id"), count("method"), pings]).toEqual([300, 300, 2]));
 });

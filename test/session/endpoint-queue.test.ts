@@ -13,16 +13,6 @@ function numbers(frames: unknown[]): unknown[] {
   return packs.flatMap((frame) => (JSON.parse(frame) as { n: unknown }[]).map(({ n }) => n));
 }
 
-/** Acknowledges what was sent, until nothing more is. Returns the numbers of all messages. */
-function acknowledged(end: ClientEnd): unknown[] {
-  const sent: unknown[] = [];
-  for (let frames = end.frames(); frames.length > 0; frames = end.frames()) {
-    sent.push(...numbers(frames));
-    end.receive(`{"ack":${end.session.next - 1}}`);
-  }
-  return sent;
-}
-
 it("a message is queued if the socket is closed and has not reported it yet", () => {
   const end = ClientEnd.live();
   end.wire.open = false;
@@ -42,22 +32,6 @@ it("a message is queued if the socket is closed and has not reported it yet", ()
 });
 
 describe("a socket above its high-water mark", () => {
-  it("numbers no more messages, and continues when the socket has drained", () => {
-    const end = ClientEnd.live();
-    // The message has its number, and is not written.
-    end.flow.send(message(1));
-    end.wire.unsentBytes = HIGH_WATER;
-    expect([end.frames(), end.session.last]).toEqual([[], 1]);
-    const handle = newHandle();
-    end.flow.send(message(2), handle);
-    end.endpoint.drain();
-    expect([end.frames(), end.session.last, handle.sent]).toEqual([[], 1, false]);
-    end.wire.unsentBytes = HIGH_WATER - 1;
-    end.endpoint.drain();
-    expect(numbers(end.frames())).toEqual([1, 2]);
-    expect(handle.sent).toBe(true);
-  });
-
   it("still sends control frames, but no pong to a peer that does not read", () => {
     const end = ClientEnd.live();
     end.wire.unsentBytes = 64 * 1024;
@@ -81,32 +55,6 @@ describe("a socket above its high-water mark", () => {
   });
 });
 
-describe("the replay log", () => {
-  it.each([
-    [6000, 2],
-    [10, 1],
-  ])("takes no more bytes than its limit and one frame, the longest included: %i", (logLength, logged) => {
-    const end = ClientEnd.live({ logLength });
-    end.send(1, 6, 4900);
-    expect(end.session.last).toBe(logged);
-    expect(acknowledged(end)).toEqual(range(1, 6));
-  });
-
-  it("numbers no message behind a pack that fills it", () => {
-    const end = ClientEnd.live({ logFrames: 1 });
-    const handle = newHandle();
-    end.flow.send(message(1, 4900));
-    end.flow.send(message(2, 4900), handle);
-    expect([handle.sent, end.flow.cancel(handle)]).toEqual([false, true]);
-    expect(numbers(end.frames())).toEqual([1]);
-    // Nor a report.
-    const other = ClientEnd.live({ logFrames: 1 });
-    other.flow.send(message(1));
-    other.endpoint.reportMissed(2);
-    expect(other.frames()).toEqual([pack(message(1))]);
-  });
-});
-
 /** Returns the acks that follow each of so many messages, each in a tick of its own. */
 const acks = (end: ClientEnd, count: number, padding = 0): unknown[][] =>
   range(1, count).map((n) => (end.receive(pack(message(n, padding))), end.frames()));
@@ -119,13 +67,6 @@ describe("an ack", () => {
     end.receive(...range(1, 4).map((n) => pack(message(n))), '{"ping":7}');
     end.endpoint.dropSocket("nothing was received");
     expect(wire.take()).toEqual(['{"pong":7}', '{"ack":4}']);
-  });
-
-  it("is sent on receipt of a quarter of the other side's frames, or of their length", () => {
-    const one = [[], [], []];
-    expect(acks(ClientEnd.live(), 8)).toEqual([...one, ['{"ack":4}'], ...one, ['{"ack":8}']]);
-    const end = ClientEnd.live();
-    expect([...acks(end, 1, 4900), ...acks(end, 1, 80)]).toEqual([[], ['{"ack":2}']]);
   });
 
   it("is not queued without limit for a peer that reads none: with more than a log unsent the session ends", () => {
@@ -187,15 +128,6 @@ describe("the report of dropped messages", () => {
     end.receive(pack(message(1)), '{"missed":2}', pack(message(3)), "[]");
     expect(end.got).toEqual([1, { missed: 2 }, 3]);
     expect(end.frames()).toEqual(['{"ack":4}']);
-  });
-
-  it("is sent when messages flow again, before the messages that were queued meanwhile, and once", () => {
-    const end = ClientEnd.live();
-    end.lose();
-    end.endpoint.reportMissed(1);
-    end.flow.send(message(1));
-    end.endpoint.reportMissed(4);
-    expect(end.resume(0)).toEqual(['{"missed":5}', pack(message(1))]);
   });
 
   it("waits while the log or the socket is full, and counts further messages meanwhile", () => {

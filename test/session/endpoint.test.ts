@@ -244,20 +244,6 @@ describe("a server's hello", () => {
 });
 
 describe("a client that resumes its session", () => {
-  it("sends `resume` and nothing else until `resumed` (rule 1), and acks that at once, before anything else (rule 4)", () => {
-    const end = suspended();
-    end.send(3);
-    expect(end.returns()).toEqual([resume("t", 1, 1)]);
-    end.send(4);
-    end.receive('{"ping":1}');
-    expect([end.endpoint.sendControl('{"ping":1}'), end.frames()]).toEqual([false, []]);
-    end.receive(resumed("next", 1));
-    expect(end.frames()).toEqual(['{"ack":1}', pack(message(2)), pack(message(3), message(4))]);
-    expect(end.events).toEqual(["flows", "flows", "flows"]);
-    end.lose();
-    expect(end.returns()).toEqual([resume("next", 1, 2)]);
-  });
-
   it.each<[string, (end: ClientEnd) => unknown, unknown[]]>([
     ["the server does not have it", (end) => (end.returns(), end.receive(UNKNOWN_SESSION)), []],
     ["the server keeps no sessions any more", (end) => end.attach({}), []],

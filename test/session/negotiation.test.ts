@@ -93,7 +93,7 @@ describe("a refused upgrade", () => {
   it.each([
     [400, ["reciproc.v1", ""]],
     [426, ["reciproc.v1", ""]],
-    ...[401, 404, 500].map((status): [number, string[]] => [status, ["reciproc.v1"]]),
+    ...[200, 302, 401, 404, 500, 503].map((status): [number, string[]] => [status, ["reciproc.v1"]]),
   ])("with %i is reported, after the offers %j", async (status, offers) => {
     const asked: string[] = [];
     await using http = await listening(createServer());
@@ -101,7 +101,11 @@ describe("a refused upgrade", () => {
       asked.push(headers["sec-websocket-protocol"] ?? "");
       socket.end(`HTTP/1.1 ${status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
     });
-    expect(await rejection(connectNode(http.url))).toMatchObject({ status });
+    expect(await rejection(connectNode(http.url))).toMatchObject({
+      name: "ConnectError",
+      status,
+      cause: expect.any(Error),
+    });
     expect(asked).toEqual(offers);
   });
 });
