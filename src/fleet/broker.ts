@@ -4,8 +4,14 @@
  */
 import { utf8Bytes } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
-import { EngineError, type Channel, type Engine, type EngineConnection, type EngineFacts } from "../topics/engine.js";
-import type { FleetNode } from "./node.js";
+import {
+  EngineError,
+  type Channel,
+  type Engine,
+  type EngineConnection,
+  type EngineFacts,
+  type NodeName,
+} from "../topics/engine.js";
 
 /** Commands that the engine has not answered, also if their callers no longer wait: more are refused. */
 const MAX_UNANSWERED = 10_000;
@@ -37,6 +43,8 @@ export interface BrokerEvents {
   down(error: EngineError): void;
   /** Messages of these channels may have been missed, and are received again. */
   resubscribed(channels: readonly Channel[]): void;
+  /** Takes an error that no caller gets. */
+  failed(error: EngineError): void;
 }
 
 /** One command, from `run` until it settles. */
@@ -69,15 +77,15 @@ export class Broker {
   readonly connection: EngineConnection;
   /** What the engine has said about its broker; `undefined` until it was up for the first time. */
   facts: EngineFacts | undefined = undefined;
+  readonly counts = { sent: 0, dropped: 0, failedSubscriptions: 0, reconnects: 0 };
   readonly #engine: Engine;
-  readonly #node: FleetNode;
   readonly #events: BrokerEvents;
   #isUp = false;
   #isClosed = false;
   /** Whether the start has not succeeded or failed yet. Until then everything waits, because no client is here. */
   #isStarting = true;
-  #lastError: EngineError | undefined;
-  #refused: EngineError | undefined;
+  /** The error of what needs the connection while there is none: one for each loss, because the stack of an error is expensive. */
+  #refusal: EngineError;
   #unanswered = 0;
   #unansweredBytes = 0;
   /** The commands that wait for the connection, by their `run`. */
@@ -90,11 +98,11 @@ export class Broker {
   #nextBulk: Iterator<[key: string, frames: Iterator<Sending>]> | undefined;
   #unansweredBulk = 0;
 
-  constructor(engine: Engine, node: FleetNode, events: BrokerEvents) {
+  constructor(engine: Engine, node: NodeName, events: BrokerEvents) {
     this.#engine = engine;
-    this.#node = node;
     this.#events = events;
-    this.connection = engine.createConnection(node.id, {
+    this.#refusal = this.#makeRefusal();
+    this.connection = engine.createConnection(node, {
       received: events.received,
       up: () => this.#up(this.facts),
       down: (error) => this.#down(error),
@@ -122,9 +130,8 @@ export class Broker {
     let isLate = false;
     const late = (): EngineError => {
       isLate = true;
-      return (
-        this.#lastError ?? new EngineError(`no connection to ${this.name} within ${startTimeoutMs} ms`, "not-sent")
-      );
+      const { cause } = this.#refusal as { cause?: EngineError };
+      return cause ?? new EngineError(`no connection to ${this.name} within ${startTimeoutMs} ms`, "not-sent");
     };
     try {
       await inTime(opened, startTimeoutMs, late);
@@ -134,8 +141,8 @@ export class Broker {
       // Later, only the connection itself reports its state.
       opened.catch((reason: EngineError) => {
         if (this.#isClosed) return;
-        this.#lastError = reason;
-        this.#node.host.report(reason);
+        this.#refusal = this.#makeRefusal(reason);
+        this.#events.failed(reason);
       });
     }
   }
@@ -143,7 +150,7 @@ export class Broker {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#isUp = this.#isStarting = false;
-    for (const command of this.#waiting.values()) this.#dequeue(command).reject(this.#refusal());
+    for (const command of this.#waiting.values()) this.#dequeue(command).reject(this.#refusal);
     for (const { timer } of this.#subscriptions.values()) clearDeadline(timer);
     this.#subscriptions.clear();
     this.#bulk.clear();
@@ -155,14 +162,14 @@ export class Broker {
     const bytes = utf8Bytes(frame);
     if (!this.isUp || (!isVital && !this.#hasRoom(bytes)) || bytes > this.facts!.maxFrameBytes) {
       // A beat is not missed: another one follows when the connection is up.
-      if (!isVital) this.#node.counts.dropped++;
+      if (!isVital) this.counts.dropped++;
       return false;
     }
-    this.#node.counts.sent++;
+    this.counts.sent++;
     const answered = this.#count(bytes);
     this.connection.send(channel, frame).then(answered, () => {
       answered();
-      this.#node.counts.dropped++;
+      this.counts.dropped++;
     });
     return true;
   }
@@ -188,14 +195,14 @@ export class Broker {
       if (done === true) continue;
       this.#bulk.set(key, frames);
       this.#unansweredBulk++;
-      this.#node.counts.sent++;
+      this.counts.sent++;
       const settled = (): void => {
         this.#unansweredBulk--;
         this.#sendBulk();
       };
       const [channel, frame] = value;
       this.connection.send(channel, frame).then(settled, () => {
-        this.#node.counts.dropped++;
+        this.counts.dropped++;
         settled();
       });
     }
@@ -219,13 +226,13 @@ export class Broker {
   /** Lets a command wait, or refuses it. Returns true if it waits. */
   #wait<T>(command: Command<T>, timeoutMs: number): boolean {
     if (this.#isClosed) {
-      command.reject(this.#refusal());
+      command.reject(this.#refusal);
       return false;
     }
     // One command may have any length.
     const isLong = this.#waiting.size > 0 && this.#waitingBytes + command.bytes > MAX_WAITING_BYTES;
     if (isLong || this.#waiting.size >= MAX_WAITING) {
-      this.#node.counts.dropped++;
+      this.counts.dropped++;
       command.reject(new EngineError(`too much waits for ${this.name}`, "not-sent"));
       return false;
     }
@@ -246,16 +253,16 @@ export class Broker {
   /** Cancels a command that waits for the connection, so that it counts no longer. Its promise rejects with `"not-sent"`. */
   cancel(run: () => Promise<unknown>): void {
     const command = this.#waiting.get(run);
-    if (command !== undefined) this.#dequeue(command).reject(this.#refusal());
+    if (command !== undefined) this.#dequeue(command).reject(this.#refusal);
   }
 
   /** Runs a command of the engine. Rejects at once if the connection is down. `bytes`: its length, unless it is short. */
   now<T>(run: () => Promise<T>, bytes = 0, timeoutMs = COMMAND_TIMEOUT_MS): Promise<T> {
-    return this.isUp || this.#isStarting ? this.run(bytes, timeoutMs, run) : Promise.reject(this.#refusal());
+    return this.isUp || this.#isStarting ? this.run(bytes, timeoutMs, run) : Promise.reject(this.#refusal);
   }
 
   #expired(command: Command<any>): void {
-    let error = this.#refusal();
+    let error = this.#refusal;
     if (command.isWritten) error = new EngineError(`${this.name} has not answered in time`, "unknown");
     else if (this.isUp) error = new EngineError(`${this.name} was not ready in time`, "not-sent");
     this.#dequeue(command).reject(error);
@@ -263,7 +270,7 @@ export class Broker {
 
   #write<T>(command: Command<T>, timeoutMs: number): void {
     if (!this.#hasRoom(command.bytes)) {
-      this.#node.counts.dropped++;
+      this.counts.dropped++;
       return command.reject(new EngineError(`too much is unanswered by ${this.name}`, "not-sent"));
     }
     command.isWritten = true;
@@ -301,12 +308,8 @@ export class Broker {
     return isShort && this.#unanswered < MAX_UNANSWERED;
   }
 
-  /** Returns the error of what needs the connection while there is none: one for each loss, because the stack of an error is expensive. */
-  #refusal(): EngineError {
-    const cause = this.#lastError;
-    if (this.#refused === undefined || this.#refused.cause !== cause)
-      this.#refused = new EngineError(`there is no connection to ${this.name}`, "not-sent", cause && { cause });
-    return this.#refused;
+  #makeRefusal(cause?: EngineError): EngineError {
+    return new EngineError(`there is no connection to ${this.name}`, "not-sent", cause && { cause });
   }
 
   #up(facts: EngineFacts | undefined): void {
@@ -314,7 +317,8 @@ export class Broker {
     if (facts === undefined || this.#isClosed || this.isUp) return;
     this.#isUp = true;
     this.#isStarting = false;
-    this.#lastError = undefined;
+    this.#refusal = this.#makeRefusal();
+    if (this.facts !== undefined) this.counts.reconnects++;
     this.facts = facts;
     for (const command of Array.from(this.#waiting.values())) {
       const preparing = command.prepare?.();
@@ -327,7 +331,7 @@ export class Broker {
 
   #down(error: EngineError): void {
     if (this.#isClosed) return;
-    this.#lastError = error;
+    this.#refusal = this.#makeRefusal(error);
     if (!this.isUp) return;
     this.#isUp = false;
     this.#bulk.clear();
@@ -388,10 +392,10 @@ export class Broker {
     if (!this.isUp) return;
     const { channel, uses, timer } = subscription;
     if (uses > 0) setDeadline(timer, RETRY_MS);
-    this.#node.counts.failedSubscriptions++;
+    this.counts.failedSubscriptions++;
     if (++subscription.failures !== REPORTED_FAILURE) return;
     const text = `${this.name} does not subscribe to ${JSON.stringify(channel)}, so this node lacks what others send there`;
-    this.#node.host.report(new EngineError(text, "not-sent", { cause }));
+    this.#events.failed(new EngineError(text, "not-sent", { cause }));
   }
 
   /**
@@ -403,7 +407,7 @@ export class Broker {
     if (subscription === undefined || !this.isUp)
       return this.#isStarting
         ? this.now(async () => {}).then(() => this.ready(channel))
-        : Promise.reject(this.#refusal());
+        : Promise.reject(this.#refusal);
     if (subscription.isSubscribed) return Promise.resolve();
     const late = (): EngineError => new EngineError(`${this.name} has not subscribed in time`, "not-sent");
     return inTime(this.#subscribe(subscription), COMMAND_TIMEOUT_MS, late);

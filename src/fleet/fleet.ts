@@ -27,7 +27,6 @@ export class Fleet implements ServerNode {
   readonly #node: FleetNode;
   readonly calls: Calls;
   readonly principals: Principals;
-  #wasUp = false;
   /** Whether `start` has resolved, with or without the broker. */
   #isStarted = false;
   /** What weakened a promise of the broker at the last connect. */
@@ -41,6 +40,7 @@ export class Fleet implements ServerNode {
       received: this.#received,
       up: () => this.#up(),
       down: (error) => this.#down(error),
+      failed: (error) => host.report(error),
       resubscribed: (channels) => {
         this.topics.resubscribed(shuffled(channels));
         // Perhaps they moved to a server that is new.
@@ -164,7 +164,8 @@ export class Fleet implements ServerNode {
   }
 
   stats(): EngineStats {
-    return { ...this.#node.counts, pendingBytes: this.#node.broker.pendingBytes, nodes: this.#node.nodes.live.size };
+    const { broker, counts, nodes } = this.#node;
+    return { ...counts, ...broker.counts, pendingBytes: broker.pendingBytes, nodes: nodes.live.size };
   }
 
   health(): Health {
@@ -175,8 +176,6 @@ export class Fleet implements ServerNode {
   }
 
   #up(): void {
-    if (this.#wasUp) this.#node.counts.reconnects++;
-    this.#wasUp = true;
     this.#node.nodes.connected();
     this.#node.beat();
     this.topics.up();

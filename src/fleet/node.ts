@@ -55,20 +55,11 @@ export class FleetNode {
   readonly broker: Broker;
   readonly nodes: LiveNodes;
   /** Answers to other nodes, reports of sessions that began elsewhere, and closes of the peers of a principal. */
-  readonly answers = new Repeats(this, 10_000, 16 * 2 ** 20);
-  readonly reports = new Repeats(this, 1_000, 2 ** 20);
-  readonly closes = new Repeats(this, 10_000, 4 * 2 ** 20);
+  readonly answers: Repeats;
+  readonly reports: Repeats;
+  readonly closes: Repeats;
   readonly leaseMs: number;
-  readonly counts = {
-    sent: 0,
-    received: 0,
-    dropped: 0,
-    failedSubscriptions: 0,
-    foreign: 0,
-    healed: 0,
-    gaps: 0,
-    reconnects: 0,
-  };
+  readonly counts = { received: 0, foreign: 0, healed: 0, gaps: 0 };
   readonly #beat: Expiring = { deadline: 0, expire: () => this.beat() };
   /** A log that is not answered delays no question. */
   readonly #reads = new Limit();
@@ -77,7 +68,10 @@ export class FleetNode {
 
   constructor(engine: Engine, host: NodeHost, events: NodeEvents) {
     this.host = host;
-    this.broker = new Broker(engine, this, events);
+    this.broker = new Broker(engine, this.id, events);
+    this.answers = new Repeats(this.broker, 10_000, 16 * 2 ** 20);
+    this.reports = new Repeats(this.broker, 1_000, 2 ** 20);
+    this.closes = new Repeats(this.broker, 10_000, 4 * 2 ** 20);
     this.own = new OwnPeers(host, (principal, isHere) => {
       if (isHere) this.broker.want(channelOf(principal));
       else this.broker.release(channelOf(principal));

@@ -5,7 +5,7 @@
 import { utf8Bytes } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import type { Channel } from "../topics/engine.js";
-import type { FleetNode } from "./node.js";
+import type { Broker } from "./broker.js";
 
 /** The delay before a frame is sent again: twice as long each time. */
 export const FIRST_MS = 100;
@@ -15,7 +15,7 @@ const MOST_AT_ONCE = 1_000;
 
 /** Frames that a node repeats. Their receivers take a frame that comes twice once. */
 export class Repeats {
-  readonly #node: FleetNode;
+  readonly #broker: Broker;
   readonly #most: number;
   readonly #maxLength: number;
   /** What ends each wait until a frame is sent again, the oldest first: the frame is sent then, or never again. */
@@ -27,8 +27,8 @@ export class Repeats {
    * `most`: how many frames wait. `maxLength`: their length together, in UTF-16 code units. One may have any length. A frame beyond that is
    * dropped.
    */
-  constructor(node: FleetNode, most: number, maxLength: number) {
-    this.#node = node;
+  constructor(broker: Broker, most: number, maxLength: number) {
+    this.#broker = broker;
     this.#most = most;
     this.#maxLength = maxLength;
   }
@@ -43,7 +43,7 @@ export class Repeats {
     forMs: number,
     isReceived: (count?: number) => boolean,
   ): Promise<void> {
-    const { broker } = this.#node;
+    const broker = this.#broker;
     const until = performance.now() + forMs;
     for (let delayMs = FIRST_MS; ; delayMs = Math.min(delayMs * 2, LAST_MS)) {
       const frame = frameNow();
@@ -59,7 +59,7 @@ export class Repeats {
   async #wait(delayMs: number, length: number): Promise<boolean> {
     const { size } = this.#waiting;
     if (size >= this.#most || (size > 0 && this.#length + length > this.#maxLength)) {
-      this.#node.counts.dropped++;
+      this.#broker.counts.dropped++;
       return false;
     }
     return new Promise((resolve) => {
