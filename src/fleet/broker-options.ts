@@ -1,6 +1,6 @@
 /** The checks of the options that the engines of all brokers have. */
 import { isObject } from "../message/message.js";
-import { must, optional, positive, secret } from "../message/options.js";
+import { must, oneOf, optional, positive, secret } from "../message/options.js";
 
 const isText = (value: unknown): boolean => typeof value === "string";
 export const object = secret<object>("an object", isObject);
@@ -17,7 +17,7 @@ export const BROKER_OPTIONS = {
   ),
   leaseMs: optional(must<number>("a number from 100 to 600,000", (value) => value >= 100 && value <= 600_000)),
   startTimeoutMs: optional(positive),
-  startWithout: optional(must<boolean>("true or false", (value) => typeof value === "boolean")),
+  startWithout: optional(oneOf(true, false)),
 };
 
 /** Returns an object without the names whose values are `undefined`. */

@@ -80,10 +80,8 @@ export class Broker {
   readonly counts = { sent: 0, dropped: 0, failedSubscriptions: 0, reconnects: 0 };
   readonly #engine: Engine;
   readonly #events: BrokerEvents;
-  #isUp = false;
-  #isClosed = false;
-  /** Whether the start has not succeeded or failed yet. Until then everything waits, because no client is here. */
-  #isStarting = true;
+  /** `starting`: the start has not succeeded or failed yet. Until then everything waits, because no client is here. */
+  #state: "starting" | "up" | "down" | "closed" = "starting";
   /** The error of what needs the connection while there is none: one for each loss, because the stack of an error is expensive. */
   #refusal: EngineError;
   #unanswered = 0;
@@ -115,7 +113,7 @@ export class Broker {
   }
 
   get isUp(): boolean {
-    return this.#isUp;
+    return this.#state === "up";
   }
 
   /** Bytes of the frames and entries that are written and not answered, or wait for the connection. */
@@ -136,11 +134,11 @@ export class Broker {
     try {
       await inTime(opened, startTimeoutMs, late);
     } catch (error) {
-      this.#isStarting = false;
+      if (this.#state === "starting") this.#state = "down";
       if (!isLate || !startWithout) throw error;
       // Later, only the connection itself reports its state.
       opened.catch((reason: EngineError) => {
-        if (this.#isClosed) return;
+        if (this.#state === "closed") return;
         this.#refusal = this.#makeRefusal(reason);
         this.#events.failed(reason);
       });
@@ -148,8 +146,7 @@ export class Broker {
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true;
-    this.#isUp = this.#isStarting = false;
+    this.#state = "closed";
     for (const command of this.#waiting.values()) this.#dequeue(command).reject(this.#refusal);
     for (const { timer } of this.#subscriptions.values()) clearDeadline(timer);
     this.#subscriptions.clear();
@@ -158,12 +155,12 @@ export class Broker {
   }
 
   /** Sends a frame at most once. Drops it if the connection is down, or if too much is unanswered and the frame is not vital. */
-  send(channel: Channel, frame: string, isVital = false): boolean {
+  send(channel: Channel, frame: string, isVital = false): void {
     const bytes = utf8Bytes(frame);
     if (!this.isUp || (!isVital && !this.#hasRoom(bytes)) || bytes > this.facts!.maxFrameBytes) {
       // A beat is not missed: another one follows when the connection is up.
       if (!isVital) this.counts.dropped++;
-      return false;
+      return;
     }
     this.counts.sent++;
     const answered = this.#count(bytes);
@@ -171,7 +168,6 @@ export class Broker {
       answered();
       this.counts.dropped++;
     });
-    return true;
   }
 
   /**
@@ -225,7 +221,7 @@ export class Broker {
 
   /** Lets a command wait, or refuses it. Returns true if it waits. */
   #wait<T>(command: Command<T>, timeoutMs: number): boolean {
-    if (this.#isClosed) {
+    if (this.#state === "closed") {
       command.reject(this.#refusal);
       return false;
     }
@@ -258,7 +254,7 @@ export class Broker {
 
   /** Runs a command of the engine. Rejects at once if the connection is down. `bytes`: its length, unless it is short. */
   now<T>(run: () => Promise<T>, bytes = 0, timeoutMs = COMMAND_TIMEOUT_MS): Promise<T> {
-    return this.isUp || this.#isStarting ? this.run(bytes, timeoutMs, run) : Promise.reject(this.#refusal);
+    return this.isUp || this.#state === "starting" ? this.run(bytes, timeoutMs, run) : Promise.reject(this.#refusal);
   }
 
   #expired(command: Command<any>): void {
@@ -314,9 +310,8 @@ export class Broker {
 
   #up(facts: EngineFacts | undefined): void {
     // `open` has not resolved yet: then the inbox is not received.
-    if (facts === undefined || this.#isClosed || this.isUp) return;
-    this.#isUp = true;
-    this.#isStarting = false;
+    if (facts === undefined || this.#state === "closed" || this.isUp) return;
+    this.#state = "up";
     this.#refusal = this.#makeRefusal();
     if (this.facts !== undefined) this.counts.reconnects++;
     this.facts = facts;
@@ -330,16 +325,16 @@ export class Broker {
   }
 
   #down(error: EngineError): void {
-    if (this.#isClosed) return;
+    if (this.#state === "closed") return;
     this.#refusal = this.#makeRefusal(error);
     if (!this.isUp) return;
-    this.#isUp = false;
+    this.#state = "down";
     this.#bulk.clear();
     this.#events.down(error);
   }
 
   #resubscribed(channels: "all" | readonly Channel[]): void {
-    if (this.#isClosed) return;
+    if (this.#state === "closed") return;
     const restored = channels === "all" ? [...this.#subscriptions.keys()] : channels;
     this.#events.resubscribed(restored.filter((channel) => this.#subscriptions.get(channel)?.isSubscribed));
   }
@@ -405,7 +400,7 @@ export class Broker {
   ready(channel: Channel): Promise<void> {
     const subscription = this.#subscriptions.get(channel);
     if (subscription === undefined || !this.isUp)
-      return this.#isStarting
+      return this.#state === "starting"
         ? this.now(async () => {}).then(() => this.ready(channel))
         : Promise.reject(this.#refusal);
     if (subscription.isSubscribed) return Promise.resolve();

@@ -197,7 +197,7 @@ export class Calls implements PeerCalls {
 
   #answered(number: number, from: NodeName, verdict: string, outcome: string, body: string): void {
     const value = parsed(body);
-    if (value === undefined) return this.#node.foreign();
+    if (value === undefined) return void this.#node.counts.foreign++;
     // A call is settled once: an answer that comes again finds nothing. Only the node that was called can answer.
     if (this.#calls.get(number)?.node !== from) return;
     const call = this.#settle(number)!;
@@ -218,7 +218,7 @@ export class Calls implements PeerCalls {
   #serve(number: number, from: NodeName, localId: string, timeoutMs: number, flags: string, body: string): void {
     const message = notificationIn(body);
     const key = `${from}/${number}`;
-    if (message === undefined || this.#running.has(key) || this.#isClosed) return this.#node.foreign();
+    if (message === undefined || this.#running.has(key) || this.#isClosed) return void this.#node.counts.foreign++;
     const controller = new AbortController();
     const { broker, id } = this.#node;
     const answerMs = timeoutMs > 0 ? timeoutMs / SHARE : Infinity;
@@ -249,7 +249,7 @@ export class Calls implements PeerCalls {
     forMs: () => number,
     run: (peer: AnyPeer) => Promise<unknown>,
   ): Promise<void> {
-    const peer = this.#node.peerAt({ node: this.#node.id, localId });
+    const peer = this.#node.peerAt(localId);
     let verdict: Verdict = ["lost", "not-sent", "null"];
     try {
       // Only a hook of this node can return a result without a JSON form.

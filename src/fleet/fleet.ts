@@ -201,7 +201,7 @@ export class Fleet implements ServerNode {
     const isTopic = channel.startsWith("t:");
     const isKnown =
       frame !== undefined && (isTopic ? this.topics.received(channel.slice(2), frame) : this.#ofNode(frame));
-    if (!isKnown) this.#node.foreign();
+    if (!isKnown) counts.foreign++;
   };
 
   /** Takes a frame of the inbox, or of the channel of all nodes. Returns false for an unknown one. */
@@ -239,7 +239,7 @@ export class Fleet implements ServerNode {
   #notified({ kind, fields, body }: ReadFrame, { method, params }: Notification): void {
     const { host } = this.#node;
     const [from = "", localId = ""] = fields;
-    if (kind === Kind.One) this.#node.peerAt({ node: this.id, localId })?.notify(method, params);
+    if (kind === Kind.One) this.#node.peerAt(localId)?.notify(method, params);
     else if (kind === Kind.Notify) host.send(host.peers, method, body, this.#node.optionsOf(fields));
     else
       attempt(

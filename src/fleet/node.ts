@@ -77,7 +77,7 @@ export class FleetNode {
       else this.broker.release(channelOf(principal));
     });
     this.leaseMs = engine.settings?.leaseMs ?? LEASE_MS;
-    const send = (...[channel, frame]: Parameters<Broker["send"]>): void => void this.broker.send(channel, frame, true);
+    const send: NodesOutput["send"] = (channel, frame) => this.broker.send(channel, frame, true);
     this.nodes = new LiveNodes(this.id, this.leaseMs, { ...events, send }, performance.now());
   }
 
@@ -102,20 +102,15 @@ export class FleetNode {
     await broker.close();
   }
 
-  /** Counts a frame that breaks a rule. */
-  foreign(): void {
-    this.counts.foreign++;
-  }
-
   /** Members of a topic have missed publications: by default, all of this node. */
   gap(topic: string, reason: string, members: Iterable<AnyPeer> = this.host.membersOf(topic)): void {
     this.counts.gaps++;
     this.host.gap(topic, reason, members);
   }
 
-  /** Returns the peer of an address, if it is on this node. */
-  peerAt(address: Address): AnyPeer | undefined {
-    return this.own.get(this.idOf(address));
+  /** Returns the peer of this node with a local id. */
+  peerAt(localId: string): AnyPeer | undefined {
+    return this.own.get(this.idOf({ node: this.id, localId }));
   }
 
   addressOf(id: string): Address {

@@ -65,11 +65,11 @@ export class LiveNodes {
     return this.#live;
   }
 
-  /** Returns true if no node, with this one, has missed a beat: one that has may be cut off. */
-  hearsAll(now: number): boolean {
+  /** Returns true if a node that lives, or this one, has missed a beat: it may be cut off. */
+  isBeatMissing(now: number): boolean {
     const own = { at: this.#echoedAt, leaseMs: this.#leaseMs };
-    const signs = [own, ...Array.from(this.#signs).flatMap(([node, sign]) => (this.#live.has(node) ? sign : []))];
-    return signs.every(({ at, leaseMs }) => now - at <= (1.5 * leaseMs) / BEATS);
+    const signs = Array.from(this.#live, (node) => this.#signs.get(node) ?? own);
+    return signs.some(({ at, leaseMs }) => now - at > (1.5 * leaseMs) / BEATS);
   }
 
   /** Returns how long the last beat took to come back, or how long it has been away if that is longer. */

@@ -76,7 +76,7 @@ export class Principals implements PrincipalCalls {
       const end = (): void => {
         if (!this.#questions.delete(number)) return;
         clearDeadline(question);
-        resolve([[...answers.values()], answers.size >= question.count && nodes.hearsAll(performance.now())]);
+        resolve([[...answers.values()], answers.size >= question.count && !nodes.isBeatMissing(performance.now())]);
       };
       const question: Question = { deadline: 0, expire: end, end, count: Infinity, answers };
       this.#questions.set(number, question);

@@ -10,6 +10,9 @@ const MAX_DELAY_MS = 20_000;
 /** How long a loop whose engine is connected waits before it connects what has moved. */
 const MOVED_DELAY_MS = 50;
 
+/** The codes of `tls.connect` for certificates that are not trusted. */
+export const UNTRUSTED = /^(ERR_TLS_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/;
+
 /** An error that trying again does not cure, such as a wrong password. */
 export class FinalError extends EngineError {
   constructor(message: string, options?: { cause?: unknown }) {

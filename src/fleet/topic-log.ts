@@ -51,7 +51,7 @@ export class TopicLog implements Expiring {
     this.#follower = new Follower({
       deliver: (position, body) => {
         const publication = publicationOf(position, body);
-        if (publication === undefined) node.foreign();
+        if (publication === undefined) node.counts.foreign++;
         tails.append(topic, position.offset, body, TAIL);
         if (this.#isReading) node.counts.healed++;
         if (publication !== undefined) deliver(publication);
@@ -70,7 +70,7 @@ export class TopicLog implements Expiring {
   }
 
   /** Returns true if this node has the log up to a position, or further. */
-  covers({ epoch, offset }: Position): boolean {
+  #covers({ epoch, offset }: Position): boolean {
     return this.position?.epoch === epoch && offset <= this.position.offset;
   }
 
@@ -82,7 +82,7 @@ export class TopicLog implements Expiring {
 
   /** Another node says that the log reaches a position. Reads it if this node does not have that (F3). */
   reaches(position: Position): void {
-    if (!this.covers(position)) void this.heal();
+    if (!this.#covers(position)) void this.heal();
   }
 
   /**
@@ -90,12 +90,8 @@ export class TopicLog implements Expiring {
    * `EngineError` if the log cannot be read.
    */
   async follow(since?: Position): Promise<void> {
-    const isBehind = this.position === undefined || (since !== undefined && !this.covers(since));
-    if (isBehind)
-      await this.#heal().catch((error: unknown) => {
-        this.#retry();
-        throw error;
-      });
+    const isBehind = this.position === undefined || (since !== undefined && !this.#covers(since));
+    if (isBehind) await this.#heal();
     if (this.position === undefined) throw new EngineError("the log is not followed any more", "not-sent");
   }
 
@@ -103,12 +99,7 @@ export class TopicLog implements Expiring {
   async heal(): Promise<void> {
     // Until a client joins, nothing is followed.
     if (this.position === undefined) return;
-    await this.#heal().catch(() => this.#retry());
-  }
-
-  /** Reads a log again soon that this node follows. */
-  #retry(): void {
-    if (this.#node.broker.isUp && !this.#isStopped && this.position !== undefined) setDeadline(this, RETRY_MS);
+    await this.#heal().catch(() => {});
   }
 
   expire(): void {
@@ -126,7 +117,13 @@ export class TopicLog implements Expiring {
     // What was asked while the log is being read may have happened after that.
     if (this.#healing !== undefined) this.#isAskedAgain = true;
     else this.#healing = this.#readAll().finally(() => (this.#healing = undefined));
-    await this.#healing;
+    try {
+      await this.#healing;
+    } catch (error) {
+      // A log that is not followed yet is read again by its topic.
+      if (this.#node.broker.isUp && !this.#isStopped && this.position !== undefined) setDeadline(this, RETRY_MS);
+      throw error;
+    }
   }
 
   async #readAll(): Promise<void> {
@@ -162,7 +159,7 @@ export class TopicLog implements Expiring {
    */
   since(since: Position): Promise<Publication[] | undefined> | Publication[] | undefined {
     const { offset: to } = this.position!;
-    if (!this.covers(since)) return undefined;
+    if (!this.#covers(since)) return undefined;
     if (since.offset === to) return [];
     const begin = (): Replay => new Replay(since, to, this.#node.host.maxReplayLength);
     const recent = begin();

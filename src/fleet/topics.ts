@@ -78,7 +78,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     this.#node = node;
     const { broker } = node;
     this.#members = new Members(node.id, {
-      send: (channel, frame) => void broker.send(channel, frame),
+      send: (channel, frame) => broker.send(channel, frame),
       later: (key, frames) => broker.later(key, frames),
       noteSign: (other) => node.nodes.noteSign(other, performance.now()),
       changed: (topic, event, other, localId, as) =>
@@ -213,10 +213,9 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   resubscribed(channels: readonly Channel[]): void {
     // This node may have missed questions too.
     this.repeatAll();
-    const isTopic = (channel: Channel): boolean => channel.startsWith("t:") && this.topics.has(channel.slice(2));
-    const topics = channels.filter(isTopic).map((channel) => channel.slice(2));
-    this.#members.missed(topics);
-    for (const name of topics) void this.topics.get(name)!.log?.heal();
+    const topics = channels.flatMap((channel) => (channel.startsWith("t:") && this.topics.get(channel.slice(2))) || []);
+    this.#members.missed(topics.map(({ name }) => name));
+    for (const { log } of topics) void log?.heal();
   }
 
   lost(node: NodeName): void {
@@ -400,12 +399,8 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   protected async list(topic: FleetTopic, limit: number): Promise<TopicMember[]> {
     await this.#node.broker.ready(topic.channel);
     await this.#know(topic);
-    const found: TopicMember[] = [];
-    for (const [node, localId, as] of this.#members.list(topic.name)) {
-      if (found.length >= limit) break;
-      found.push(memberOf(this.#node.idOf({ node, localId }), as));
-    }
-    return found;
+    const members = [...this.#members.list(topic.name)].slice(0, limit);
+    return members.map(([node, localId, as]) => memberOf(this.#node.idOf({ node, localId }), as));
   }
 
   /** Asks the other nodes for their members in a topic that is subscribed, once. */

@@ -5,7 +5,7 @@
 import type * as JetStream from "@nats-io/jetstream";
 import type * as Transport from "@nats-io/transport-node";
 import { EngineError } from "../topics/engine.js";
-import { FinalError } from "../fleet/reconnecting.js";
+import { FinalError, UNTRUSTED } from "../fleet/reconnecting.js";
 import { runAttempt } from "./attempt.js";
 import type { Config } from "./options.js";
 
@@ -97,10 +97,9 @@ function describe(error: unknown): string {
   return error.message || error.name;
 }
 
-/** The names of errors that time does not cure, and the codes of `tls.connect` for certificates that are not trusted. */
+/** The names of errors that time does not cure. */
 const FINAL_NAMES =
   /^(AuthorizationError|UserAuthenticationExpiredError|PermissionViolationError|JetStreamNotEnabled)$/;
-const UNTRUSTED = /^(ERR_TLS_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/;
 /** Time may cure it: this process or the server was too busy for the login. The library gives it the name of a login that is refused. */
 const TOO_LATE = /authentication timeout/i;
 /** The names of errors of a command that was not written, or that nothing has received. */

@@ -4,10 +4,10 @@
  * the last entry of the log is gone.
  */
 import { utf8Bytes } from "../message/codec.js";
-import { nanoid } from "../base/packages.js";
 import {
   EngineError,
   logFrame,
+  newEpoch,
   positionOf,
   textOf,
   type EngineLog,
@@ -35,8 +35,6 @@ interface NextRequest {
   readonly next_by_subj: string;
 }
 
-/** 60 random bits: a log of the same name begins again at most a few times in a day. */
-const EPOCH_LENGTH = 10;
 /** How long entries are kept after the `ttlMs` of their rule, so that a client that missed nothing of a quiet log learns so. */
 const LAST_MS = 86_400_000;
 /** The parts of its bytes in which a log is shortened, so that a removal is worth a request. */
@@ -185,7 +183,7 @@ export class NatsLog implements EngineLog {
     if (last !== undefined) return { epoch: last.epoch, number: last.number + 1, bytes: last.bytes + bytes };
     // Perhaps the stream was emptied, and its next life has not begun.
     await this.#connection.checkStreams();
-    return { epoch: nanoid(EPOCH_LENGTH), number: 1, bytes };
+    return { epoch: newEpoch(), number: 1, bytes };
   }
 
   /** Keeps the position of a key. The entry is appended, so nothing may throw: until it is removed, it has the position too. */
@@ -253,14 +251,19 @@ export class NatsLog implements EngineLog {
     const end = performance.now() + PAGE_MS;
     const isLate = (): boolean => entries.length > 0 && performance.now() > end;
     const isFull = (): boolean => entries.length >= page.length || bytes >= page.bytes || isLate();
-    const take = (kept: { epoch: string; number: number; body: string }): boolean => {
+    const take = (kept: Kept): boolean => {
       if (kept.epoch === epoch && kept.number > after) {
         entries.push([kept.number, kept.body]);
         bytes += utf8Bytes(kept.body);
       }
       return !isFull();
     };
-    if (!isFull() && after < top) await this.#readUntil(topic, last.seq, take, after);
+    if (isFull() || after >= top) return { epoch, top, entries };
+    const read = await this.#readFrom(topic, this.#startOf(topic, after, last.seq), last.seq, take);
+    if (read !== undefined) {
+      const { body: _body, ...placed } = read;
+      remember(this.#lastRead, topic, placed);
+    }
     return { epoch, top, entries };
   }
 
@@ -375,17 +378,9 @@ export class NatsLog implements EngineLog {
   }
 
   /**
-   * Reads the messages of a topic up to the sequence `until`, the oldest first, as long as `take` returns true. `after`: those up to this
-   * number are not needed.
+   * Reads the messages of a topic from the sequence `start` up to `until`, the oldest first, one by one, as long as `take` returns true.
+   * Returns the last one that was taken.
    */
-  async #readUntil(topic: string, until: number, take: (kept: Kept) => boolean, after = 0): Promise<void> {
-    const last = await this.#readFrom(topic, this.#startOf(topic, after, until), until, take);
-    if (last === undefined) return;
-    const { body: _body, ...placed } = last;
-    remember(this.#lastRead, topic, placed);
-  }
-
-  /** Reads the messages of a topic from the sequence `start` up to `until`, one by one. Returns the last one that was taken. */
   async #readFrom(
     topic: string,
     start: number,

@@ -1,7 +1,7 @@
 /** The part of node-redis that the engine uses, and its errors. The library is imported only when an engine connects. */
 import { isIP } from "node:net";
 import { EngineError } from "../topics/engine.js";
-import { FinalError } from "../fleet/reconnecting.js";
+import { FinalError, UNTRUSTED } from "../fleet/reconnecting.js";
 import type { Address, Login } from "./options.js";
 
 /** One connection of node-redis. */
@@ -118,10 +118,9 @@ const DEMOTED = /\b(LATE|READONLY|CLUSTERDOWN|MASTERDOWN|LOADING)\b/;
 /** Replies to commands that were refused before they did anything. Redis 6.2 writes them inside the text of a script's error. */
 const REFUSED = /\b(NOAUTH|NOSCRIPT|OOM|BUSY|MISCONF|NOREPLICAS|WRONGTYPE)\b/;
 const WRONG_LOGIN = /^(WRONGPASS|NOAUTH|NOPERM|DENIED|ERR AUTH|ERR Client sent AUTH|ERR unknown command)/;
-/** Replies to commands of scripts whose user may not run them, and of servers that do not have them. */
-const FORBIDDEN = /\bNOPERM\b|The user executing the script can't|ACL failure in script|unknown (redis )?command/i;
-/** The codes of `tls.connect` for certificates that are not trusted. */
-const UNTRUSTED = /^(ERR_TLS_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/;
+/** Replies to commands, also of scripts, which the user may not run or the server does not have. */
+export const FORBIDDEN =
+  /\bNOPERM\b|The user executing the script can't|ACL failure in script|unknown (redis |sub)?command/i;
 
 /** Returns the error of a command. `isWritten`: whether it may have reached the server. */
 export function commandError(library: Library, where: string, reason: unknown, isWritten = true): EngineError {

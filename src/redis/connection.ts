@@ -2,15 +2,15 @@
  * The connection of one node to Redis. `connect` finds the primaries, connects to them and subscribes: at the start, after each loss,
  * and when a cluster has moved a slot. node-redis itself never reconnects.
  */
-import { nanoid } from "../base/packages.js";
-import type {
-  Channel,
-  EngineConnection,
-  EngineError,
-  EngineFacts,
-  EngineHost,
-  EngineLog,
-  NodeName,
+import {
+  newEpoch,
+  type Channel,
+  type EngineConnection,
+  type EngineError,
+  type EngineFacts,
+  type EngineHost,
+  type EngineLog,
+  type NodeName,
 } from "../topics/engine.js";
 import { pause, Reconnecting, type Connectable } from "../fleet/reconnecting.js";
 import { DemotedError, RedirectError, refusalError } from "./client.js";
@@ -31,9 +31,6 @@ const MOST_REDIRECTS = 5;
 /** How often a cluster or the Sentinels are asked again which servers are the primaries, also if no command was redirected. */
 const LOOK_MS = 5_000;
 
-/** 60 random bits: a log of the same name begins again at most a few times in a day. */
-const EPOCH_LENGTH = 10;
-
 /** A subscription that the fleet wants. */
 interface Subscription {
   readonly channel: Channel;
@@ -47,13 +44,13 @@ export class RedisConnection implements EngineConnection, Connectable {
       const { tag, keys } = this.#names.log(topic);
       const all = key === undefined ? keys : [...keys, this.#names.publication(topic, tag, key)];
       const limits = [rule.length, rule.bytes, Math.ceil(rule.ttlMs)].map(String);
-      const reply = await this.#script(tag, "append", all, [body, nanoid(EPOCH_LENGTH), ...limits, key ?? ""]);
+      const reply = await this.#script(tag, "append", all, [body, newEpoch(), ...limits, key ?? ""]);
       const [epoch, offset] = reply as [string, string];
       return { epoch, offset: Number(offset) };
     },
     read: async (topic, after, { length, bytes }, begin) => {
       const { tag, keys } = this.#names.log(topic);
-      const begins = begin === undefined ? ["", "0"] : [nanoid(EPOCH_LENGTH), String(Math.ceil(begin.ttlMs))];
+      const begins = begin === undefined ? ["", "0"] : [newEpoch(), String(Math.ceil(begin.ttlMs))];
       const page = [after, length, bytes].map(String);
       const reply = await this.#script(tag, "read", keys.slice(0, 2), [...page, ...begins]);
       const [epoch, top, entries] = reply as [string, string, [offset: string, body: string][]];

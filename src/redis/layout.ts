@@ -2,7 +2,7 @@
 import { EngineError } from "../topics/engine.js";
 import { onAbort } from "../base/tell.js";
 import { shuffled } from "../fleet/reconnecting.js";
-import { connectError, createClient, loadLibrary, type Ask } from "./client.js";
+import { connectError, createClient, FORBIDDEN, loadLibrary, type Ask } from "./client.js";
 import { SLOT_OF_TAG, TAG_COUNT } from "./names.js";
 import { textOf, type Address, type Config, type Login, type Target } from "./options.js";
 
@@ -35,8 +35,6 @@ interface View {
 const DEFAULT_MS = { "cluster-node-timeout": 15_000, "down-after-milliseconds": 30_000 };
 /** How long one server may take to answer: one that is stopped accepts connections. */
 const ANSWER_MS = 5_000;
-/** Errors of users who may not run a command, and of servers that do not have it. */
-const FORBIDDEN = /\bNOPERM\b|unknown (sub)?command/i;
 
 /** A server that can be asked. `address`: as errors name it. */
 export interface Asked {

@@ -1,7 +1,7 @@
 /** The options of `redis()`, and the addresses in them. */
 /// <reference types="node" preserve="true" />
 import type { ConnectionOptions } from "node:tls";
-import { checkOptions, must, optional, secret } from "../message/options.js";
+import { checkOptions, must, oneOf, optional, secret } from "../message/options.js";
 import { BROKER_OPTIONS, given, object, secretText } from "../fleet/broker-options.js";
 import type { EngineSettings } from "../topics/engine.js";
 
@@ -75,9 +75,6 @@ const urls = secret<readonly string[]>(
   "an array with at least one URL",
   (value) => Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string"),
 );
-const history = must<"volatile" | "durable">('"volatile" or "durable"', (value) =>
-  ["volatile", "durable"].includes(value),
-);
 
 const SENTINEL_OPTIONS = { name: must<string>("a name", (value) => typeof value === "string" && value !== ""), urls };
 
@@ -86,12 +83,16 @@ const OPTIONS = {
   url: optional(secretText),
   cluster: optional(urls),
   sentinel: optional((value, of) => checkOptions(of, object(value, of), SENTINEL_OPTIONS)),
-  history: optional(history, "volatile" as const),
+  history: optional(oneOf("volatile", "durable"), "volatile"),
 };
 
 /** Checks the options. Throws a `TypeError` that names the option and the rule, but no password. */
 export function readOptions(options: RedisOptions): Config {
-  const { url, cluster, sentinel, tls, prefix, ...rest } = checkOptions("options", object(options, "options"), OPTIONS);
+  const { url, cluster, sentinel, username, password, tls, prefix, history, ...settings } = checkOptions(
+    "options",
+    object(options, "options"),
+    OPTIONS,
+  );
   if ([url, cluster, sentinel].filter((one) => one !== undefined).length !== 1)
     throw new TypeError("Expected exactly one of `url`, `cluster` and `sentinel` in `options`");
   const targets = (cluster ?? (url === undefined ? [] : [url])).map((one) =>
@@ -103,13 +104,12 @@ export function readOptions(options: RedisOptions): Config {
     throw new TypeError(`Expected ${what} to be rediss://, because \`tls\` is given${why}`);
   }
   const first: Login = targets[0]?.login ?? { tls };
-  const login = { ...first, ...given({ username: rest.username, password: rest.password }) };
   return {
     place: placeOf(targets, cluster !== undefined, sentinel, tls),
-    login,
+    login: { ...first, ...given({ username, password }) },
     prefix,
-    isDurable: rest.history === "durable",
-    settings: given({ leaseMs: rest.leaseMs, startTimeoutMs: rest.startTimeoutMs, startWithout: rest.startWithout }),
+    isDurable: history === "durable",
+    settings: given(settings),
   };
 }
 

@@ -5,6 +5,7 @@
  * An engine publishes, subscribes and keeps logs. It reads no frame, and keeps nothing of a node. All rules above these operations are
  * in `src/fleet`, and are the same for every engine.
  */
+import { nanoid } from "../base/packages.js";
 import { ErrorCode, expected, type Outcome } from "../message/errors.js";
 import type { ErrorObject } from "../message/message.js";
 import type { Position } from "../message/position.js";
@@ -188,6 +189,11 @@ export class EngineError extends Error {
 
 /** The version of all names and frames. */
 export const VERSION = "1";
+
+/** Returns a new epoch of a log. It has 60 random bits, because a log of one name begins again at most a few times in a day. */
+export function newEpoch(): string {
+  return nanoid(10);
+}
 
 /** Returns the frame of an entry, which an engine sends to the channel of the topic when it appends the entry. */
 export function logFrame(epoch: string, offset: number, body: string): string {

@@ -1,7 +1,6 @@
 /** Logs in the memory of this process: bounded for each log, and for all together. */
 import { utf8Bytes } from "../message/codec.js";
-import { nanoid } from "../base/packages.js";
-import { publicationName, type LogPage, type LogPart, type LogRule, type Position } from "./engine.js";
+import { newEpoch, publicationName, type LogPage, type LogPart, type LogRule, type Position } from "./engine.js";
 
 /** What is forgotten at `expiresAt`. */
 interface Kept {
@@ -73,8 +72,6 @@ export class RecentEntries {
 
 /** The entries of all logs together. */
 const MAX_LOGS_BYTES = 128 * 2 ** 20;
-/** 60 random bits: a log of the same name is begun again a few times in the life of a process. */
-const EPOCH_LENGTH = 10;
 /** How long the position of a `key` is kept, in milliseconds. */
 const KEY_MS = 120_000;
 /** How long the position of a log is kept after its entries. A node that missed nothing of a quiet log learns so for that time. */
@@ -107,7 +104,7 @@ export class MemoryLogs {
     // Only of this epoch: what was published in an earlier one is gone.
     if (earlier !== undefined && earlier.position.epoch === log?.epoch)
       return { position: earlier.position, isNew: false };
-    const position = { epoch: log?.epoch ?? nanoid(EPOCH_LENGTH), offset: (log?.top ?? 0) + 1 };
+    const position = { epoch: log?.epoch ?? newEpoch(), offset: (log?.top ?? 0) + 1 };
     const { epoch, offset: top } = position;
     this.#entries.append(topic, top, body, rule);
     this.#begun.delete(topic);
@@ -120,7 +117,7 @@ export class MemoryLogs {
   read(topic: string, after: number, page: LogPage, begin?: LogRule): LogPart {
     const now = performance.now();
     const { epoch, top } = this.#topOf(topic, now) ?? {
-      epoch: begin === undefined ? "" : nanoid(EPOCH_LENGTH),
+      epoch: begin === undefined ? "" : newEpoch(),
       top: 0,
     };
     // A log without entries is kept from the last read on.

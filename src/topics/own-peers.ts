@@ -12,11 +12,12 @@ export interface PeersHost {
   report(error: unknown): void;
 }
 
+/** The peers of one node. As `calls` and `principals`, it is all that a server without an engine needs. */
 export class OwnPeers implements PeerCalls, PrincipalCalls {
   readonly #host: PeersHost;
   readonly #changed: (principal: string, isHere: boolean) => void;
   readonly #byId = new Map<string, AnyPeer>();
-  /** The peers of each principal, and since when they are. */
+  /** The peers of each principal, and when their clients were authenticated. */
   readonly #byPrincipal = new Map<string, Map<AnyPeer, number>>();
   readonly #principals = new Map<AnyPeer, string>();
 
@@ -100,4 +101,5 @@ export class OwnPeers implements PeerCalls, PrincipalCalls {
   }
 }
 
+/** Why a call to an id that no peer of the node has was not sent. */
 export const NO_PEER = new Error("no such peer");

@@ -104,10 +104,11 @@ export const MAX_MEMBERS = 10_000;
 const MAX_AS_BYTES = 4096;
 const PUBLISH_TIMEOUT_MS = 5_000;
 
-const isWhole = (from: number, to: number) => (value: unknown) =>
-  Number.isSafeInteger(value) && (value as number) >= from && (value as number) <= to;
 const whole = (from: number, to: number): ReturnType<typeof must<number>> =>
-  must<number>(`a whole number from ${from} to ${to}`, isWhole(from, to));
+  must<number>(
+    `a whole number from ${from} to ${to}`,
+    (value) => Number.isSafeInteger(value) && value >= from && value <= to,
+  );
 const isKey = (value: unknown): boolean =>
   typeof value === "string" && value !== "" && value.length <= 256 && isWellFormed(value);
 const isTopic = (value: unknown): boolean =>
