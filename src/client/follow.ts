@@ -1,6 +1,5 @@
 /** A followed topic: the state of a topic of the server, which this side keeps current by the publications of the topic. */
-import { attempt } from "../base/tell.js";
-import type { CallArgs, Contract, NotifyName, Params, Result } from "../contract/contract.js";
+import type { Contract, GivenParams, NotifyName, Params, Result } from "../contract/contract.js";
 import { encodeNotification } from "../message/codec.js";
 import { ProtocolError, RpcError } from "../message/errors.js";
 import { anyFunction, checkOptions, must, optional, tableOf } from "../message/options.js";
@@ -8,6 +7,7 @@ import { positionOf, textOf, type Position } from "../message/position.js";
 import { errorOfEnd, type CloseInfo } from "../message/transport.js";
 import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
 import { Backoff } from "./backoff.js";
+import { Listeners } from "./listeners.js";
 
 /** What a followed topic shows. `T`: the state of the topic. */
 export interface TopicState<T> {
@@ -47,7 +47,7 @@ export interface FollowOptions<T, C, S> {
 }
 
 /** The params by which a method joins a topic: those of the application, without `since`. */
-export type FollowParams<M> = CallArgs<M, []> extends [params?: infer P] ? Omit<NonNullable<P>, "since"> : never;
+export type FollowParams<M> = Omit<GivenParams<M>, "since">;
 
 /** The state that a method returns as `value`. */
 export type FollowedValue<M> = 0 extends 1 & Result<M>
@@ -133,8 +133,8 @@ export class Store implements FollowedTopic<any> {
   readonly #peer: AnyPeer;
   readonly #source: Source;
   readonly #backoff = new Backoff();
-  readonly #listeners = new Set<() => void>();
-  #isNotifying = false;
+  /** Those that are called when what is shown changes. */
+  readonly listeners = new Listeners((cause) => this.report(cause));
   /** The place of `#value` in the log; `undefined` if the state must be loaded. */
   #position: Position | undefined;
   #value: unknown;
@@ -154,12 +154,7 @@ export class Store implements FollowedTopic<any> {
 
   readonly get = (): TopicState<any> => this.#shown;
 
-  readonly subscribe = (listener: () => void): (() => void) => {
-    // The same function may be subscribed twice.
-    const one = (): void => listener();
-    this.#listeners.add(one);
-    return () => void this.#listeners.delete(one);
-  };
+  readonly subscribe = this.listeners.add;
 
   readonly close = (): void => {
     if (this.#state.kind === "closed") return;
@@ -182,18 +177,8 @@ export class Store implements FollowedTopic<any> {
     const shown = this.#shown;
     if (value === shown.value && isCurrent === shown.isCurrent && error === shown.error) return;
     this.#shown = { value, isCurrent, error };
-    this.notify();
+    this.listeners.notify();
   };
-
-  /** Calls the listeners, once for all calls in one microtask. */
-  notify(): void {
-    if (this.#isNotifying) return;
-    this.#isNotifying = true;
-    queueMicrotask(() => {
-      this.#isNotifying = false;
-      for (const listener of Array.from(this.#listeners)) attempt(listener, (cause) => this.report(cause));
-    });
-  }
 
   /** Emits `error` of the peer. */
   report(cause: unknown, method = this.#source.method): void {

@@ -1,5 +1,5 @@
 /** Presence: the list of the members of a topic, which this side keeps current, and its own state in that list. */
-import type { CallArgs, Contract, PresenceParams } from "../contract/contract.js";
+import type { Contract, GivenParams, PresenceParams } from "../contract/contract.js";
 import { encodeNotification } from "../message/codec.js";
 import { InvalidParams } from "../message/codes.js";
 import { ConnectionLostError, type RpcError } from "../message/errors.js";
@@ -8,15 +8,13 @@ import type { AnyPeer, Peer } from "../peer/peer.js";
 import { Backoff } from "./backoff.js";
 import { isApplicationError, leaveLast, Store, type FollowedValue, type TopicState } from "./follow.js";
 
-type AnyParams<M> = CallArgs<M, []> extends [params?: infer P] ? NonNullable<P> : never;
-
 /** The params of a method that `presence` calls: those of the application. */
-export type PresentParams<M> = Omit<AnyParams<M>, "presence" | "state">;
+export type PresentParams<M> = Omit<GivenParams<M>, "presence" | "state">;
 
 /** The state of a member, as a method takes it. */
-export type MemberState<M> = 0 extends 1 & AnyParams<M>
+export type MemberState<M> = 0 extends 1 & GivenParams<M>
   ? any
-  : AnyParams<M> extends { state?: infer S }
+  : GivenParams<M> extends { state?: infer S }
     ? Exclude<S, undefined>
     : never;
 
@@ -144,7 +142,7 @@ class PresenceStore implements Presence<any, any> {
 
   readonly set = (state: unknown): void => {
     this.#replace(state);
-    this.#list.notify();
+    this.#list.listeners.notify();
   };
 
   readonly close = (): void => this.#list.close();

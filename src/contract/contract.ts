@@ -157,6 +157,13 @@ export type CallArgs<M, Tail extends unknown[] = [options?: CallOptions<Received
       ? [params?: Frozen<Args<M>[0]>, ...Tail]
       : [params: Frozen<Args<M>[0]>, ...Tail];
 
+/** The params of method `M` as its caller gives them, if it gives any. */
+export type GivenParams<M> = 0 extends 1 & M
+  ? any
+  : CallArgs<M, []> extends [params?: infer P]
+    ? NonNullable<P>
+    : never;
+
 /** The methods that may be notified: those without a result. Notifying another method would drop its result. */
 export type NotifyName<T> = {
   [K in keyof T & string]-?: unknown extends Return<T[K]> ? K : [Return<T[K]>] extends [void] ? K : never;
