@@ -13,7 +13,7 @@ import { serverLimits, type ServerLimits } from "./limits.js";
 import { checkEngine, type Engine } from "../topics/engine.js";
 import type { NodeMethods } from "../topics/host.js";
 import { principalName } from "../topics/remote.js";
-import type { TopicRules } from "../topics/topic-options.js";
+import { checkLogRule, type TopicRules } from "../topics/topic-options.js";
 import { serverFeatures } from "./streams.js";
 import { isHost, isOrigin } from "./origin.js";
 import { Admission, type Authenticate, type Disconnected } from "./upgrade.js";
@@ -119,6 +119,11 @@ export interface FleetOptions<R> {
    * needed, and must return the same on every node. Default: no topic has rules.
    */
   topics?: ((name: string) => TopicRules<NotifyName<R>> | undefined) | undefined;
+  /**
+   * The log of `server.runOnce` for each principal and method: how many entries, of which a change has two, how many bytes, and how long
+   * they are kept. Must be the same on every node. Default: as the rule `log` of a topic, 1,000 entries, 1 MiB, and 1 hour.
+   */
+  changes?: TopicRules["log"];
   /** Handles notifications of other nodes: see `server.nodes`. */
   nodes?: { readonly methods?: NodeMethods | undefined } | undefined;
 }
@@ -158,6 +163,7 @@ const SERVER_OPTIONS = {
   expiresInMs: optional(synchronousFunction),
   engine: checkEngine,
   topics: optional(anyFunction),
+  changes: checkLogRule,
   nodes: (value: unknown) => checkOptions("nodes", value as object | undefined, NODES_OPTIONS),
   post: (value: unknown) => checkOptions("post", value as object | undefined, POST_OPTIONS),
   ...PEER_OPTIONS,
@@ -208,6 +214,7 @@ export function checkServerOptions(options: object) {
     fleet: {
       engine: checked.engine,
       topics: checked.topics,
+      changes: checked.changes,
       nodes: checked.nodes.methods,
       principal,
       /** Refuses the clients of a principal that are being admitted. */

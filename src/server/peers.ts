@@ -10,9 +10,11 @@ import { engineAnswer, type Engine } from "../topics/engine.js";
 import type { NodeHost, ServerNode } from "../topics/host.js";
 import { LocalNode } from "../topics/local.js";
 import { principalName, principalOf, type Principal } from "../topics/remote.js";
+import { RESERVED } from "../topics/topic-options.js";
 import { connectionOf, createPeer, endPeer, Peer, setAuth, startPeer, type AnyPeer } from "../peer/peer.js";
 import { endpointLimits } from "../session/sizes.js";
 import { accepts, sendAll } from "./broadcast.js";
+import { Changes } from "./changes.js";
 import type { CheckedOptions } from "./options.js";
 import { randomText } from "./random.js";
 import { SessionRegistry } from "./session-registry.js";
@@ -53,6 +55,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   readonly config: Config;
   readonly #postConfig: Config;
   readonly topics = new Topics<L, R, A>(this);
+  readonly changes: Changes;
   /** `undefined` without sessions. */
   readonly sessions: SessionRegistry | undefined;
   readonly tally = new Tally();
@@ -63,7 +66,8 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   readonly #hooks: Hooks;
   readonly #host: NodeHost;
   #isClosing = false;
-  #hasLeft = false;
+  /** Whether the server has left the other nodes, because it is closed. */
+  hasLeft = false;
 
   /** `hash`, `makeNode`: as of a `Platform`. */
   constructor(
@@ -74,6 +78,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   ) {
     this.#server = server;
     this.#options = options.fleet;
+    this.changes = new Changes(this, hash);
     this.config = makeConfig(options.peer);
     this.#postConfig = { ...this.config, use: [...this.config.use, ...postFeatures] };
     this.#hooks = this.#makeHooks();
@@ -109,12 +114,12 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   }
 
   #makeHost(): NodeHost {
-    const { topics, nodes, disconnected } = this.#options;
+    const { changes, topics, nodes, disconnected } = this.#options;
     return {
       settings: this.config.settings,
       maxReplayLength: this.config.limits.maxUnsentBytes / 4,
       peers: this.open,
-      rulesOf: (name) => topics?.(name),
+      rulesOf: (name) => (name.startsWith(RESERVED) ? { log: changes } : topics?.(name)),
       membersOf: (name) => this.topics.membersOf(name),
       add: (name, peer) => {
         if (peer.state !== "closed") this.topics.add(name, peer as Peer<L, R, A>);
@@ -207,7 +212,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
     if (this.node !== undefined) return this.node;
     const node = (this.node = new LocalNode(this.#host));
     // What needs a server that is open then rejects.
-    if (this.#hasLeft) void node.close();
+    if (this.hasLeft) void node.close();
     for (const peer of this.open) this.#opened(peer);
     for (const name of this.topics.names) {
       try {
@@ -262,7 +267,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
 
   /** Leaves the other nodes. */
   async leave(): Promise<void> {
-    this.#hasLeft = true;
+    this.hasLeft = true;
     await this.node?.close();
   }
 }

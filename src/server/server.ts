@@ -4,6 +4,7 @@ import type { Duplex } from "node:stream";
 import { GoingAway } from "../message/close-codes.js";
 import type { ContractOptions } from "../contract/checks.js";
 import { shownAs } from "../message/codec.js";
+import type { Jsonify } from "../message/jsonify.js";
 import type { AnyMethods, Contract } from "../contract/contract.js";
 import type { Dialect } from "../peer/dialect.js";
 import type { FailedCall } from "../peer/hooks.js";
@@ -246,6 +247,24 @@ export class Server<
   /** Returns all peers of one principal, on all nodes. Throws a `TypeError` without the option `principal`, and for what is no name. */
   principal(name: string): Principal<R> {
     return this.#peers.principal(name);
+  }
+
+  /**
+   * Runs a change once for each `key` in the params of a call, and resolves with its result by way of JSON. `context` is that of the handler.
+   * The key belongs to the principal of the caller and to the method. A repeat, through any node, has the same outcome: the result, or an
+   * `RpcError` with what the first caller gets, whatever `run` has thrown. A repeat waits for `run`, for at most 30 s. A result or an error
+   * of more than 64 KiB becomes -32008, and a stream -32603.
+   *
+   * A log has a claim and the response of each change, as the option `changes` says. When it has forgotten them, a repeat runs again. The
+   * response is logged before this resolves. If that fails for 30 s, this resolves nevertheless, the server emits `error`, and repeats reject.
+   *
+   * Rejects with an `EngineError` of outcome `"not-sent"` if `run` is not called, because the broker was away for 30 s, the server is closed or
+   * the log has no room, and of `"unknown"` if the outcome of the first call is not known. Rejects with an `RpcError` of code -32602 for a
+   * key that is no well-formed string of 1 to 256 characters, and with a `TypeError` without a principal and for bad arguments.
+   */
+  runOnce<T>(context: Context, run: () => T | PromiseLike<T>): Promise<Jsonify<T>>;
+  runOnce(context: Context, run: () => unknown): Promise<any> {
+    return this.#peers.changes.runOnce(context, run);
   }
 
   /** The nodes that have the same engine. Without an engine, this server is the only one. */

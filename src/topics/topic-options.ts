@@ -109,24 +109,34 @@ const whole = (from: number, to: number): ReturnType<typeof must<number>> =>
     `a whole number from ${from} to ${to}`,
     (value) => Number.isSafeInteger(value) && value >= from && value <= to,
   );
-const isKey = (value: unknown): boolean =>
+/** The rule of a key, which completes "Expected .. to be ..". */
+export const KEY_RULE = "a well-formed string of 1 to 256 characters";
+export const isKey = (value: unknown): value is string =>
   typeof value === "string" && value !== "" && value.length <= 256 && isWellFormed(value);
+/** What the names of the topics of this library begin with. */
+export const RESERVED = "\0";
 const isTopic = (value: unknown): boolean =>
-  typeof value === "string" && value !== "" && !exceeds(value, MAX_TOPIC_BYTES) && isWellFormed(value);
+  typeof value === "string" &&
+  value !== "" &&
+  !value.startsWith(RESERVED) &&
+  !exceeds(value, MAX_TOPIC_BYTES) &&
+  isWellFormed(value);
 
 const LOG_RULE = {
   length: optional(whole(1, 10_000), 1_000),
   bytes: optional(whole(1, 64 * 2 ** 20), 2 ** 20),
   ttlMs: optional(whole(1_000, 7 * 86_400_000), 3_600_000),
 };
+/** Checks the rule of a log, and sets its defaults. */
+export const checkLogRule = (value: unknown, name: string): LogRule =>
+  checkOptions(name, value as object | undefined, LOG_RULE);
 const RULES = {
-  log: (value: unknown, name: string) =>
-    value === undefined ? undefined : checkOptions(name, value as object, LOG_RULE),
+  log: optional(checkLogRule),
   members: optional(must<true | string>("true or a string", (value) => value === true || typeof value === "string")),
 };
 export const JOIN_OPTIONS = { since: any, as: any, load: optional(anyFunction) };
 export const PUBLISH_OPTIONS = {
-  key: optional(must<string>("a well-formed string of 1 to 256 characters", isKey)),
+  key: optional(must<string>(KEY_RULE, isKey)),
   timeoutMs: optional(positive, PUBLISH_TIMEOUT_MS),
 };
 export const READ_OPTIONS = { since: any, limit: optional(whole(1, 1_000), 100) };
@@ -148,7 +158,10 @@ export function checkRules(rules: unknown): Rules {
  * Returns the name of a topic. Throws a `TypeError` for any other value. Each function of the application's side that takes a name calls
  * this one first, so no name is checked again. A broker replaces a lone surrogate, so two names would be one channel.
  */
-export const topicName = must<string>(`a well-formed string of 1 to ${MAX_TOPIC_BYTES} bytes of UTF-8`, isTopic);
+export const topicName = must<string>(
+  `a well-formed string of 1 to ${MAX_TOPIC_BYTES} bytes of UTF-8 that does not begin with U+0000`,
+  isTopic,
+);
 
 /** Returns the JSON of a member's `as`. Throws a `TypeError` if it has none, or is too long. */
 export function encodeAs(as: unknown): string {

@@ -114,7 +114,16 @@ describe("a topic", () => {
   it("has a name of 1 to 512 bytes, also that of an inherited member; any other value throws a TypeError, and changes nothing", async () => {
     await using server = makeServer();
     const { peer } = joinSilent(server);
-    for (const name of [undefined, 5, { toString: () => "news" }, "", "x".repeat(513), "ß".repeat(257), "\ud800"])
+    for (const name of [
+      undefined,
+      5,
+      { toString: () => "news" },
+      "",
+      "x".repeat(513),
+      "ß".repeat(257),
+      "\ud800",
+      "\0a",
+    ])
       expect(() => server.topic(name as string)).toThrow("`name`");
     for (const name of ["ß".repeat(256), "__proto__", "constructor"])
       expect([server.topic(name).size, ...server.topic(name).add(peer)]).toEqual([0, peer]);
