@@ -93,6 +93,7 @@ const ROWS = [
     ROOT,
   ],
   ["`connect` and `follow`", 'export { connect, follow } from "./dist/index.js";', ROOT],
+  ["`connect` and `mutation`", 'export { connect, mutation } from "./dist/index.js";', ROOT],
   ["`connect` and `presence`", 'export { connect, presence } from "./dist/index.js";', ROOT],
   ["`contract` alone", 'export { contract } from "./dist/index.js";', ROOT],
   ["`reciproc.min.js`", 'export * from "./dist/reciproc.min.js";', ROOT],

@@ -11,6 +11,7 @@ export {
   type Reducers,
   type TopicState,
 } from "./client/follow.js";
+export { mutation, type KeyedName, type Mutation, type MutationParams, type MutationState } from "./client/mutation.js";
 export {
   presence,
   type MemberState,

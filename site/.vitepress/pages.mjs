@@ -11,6 +11,7 @@ export const groups = {
     "Reconnecting and sessions": "guides/sessions",
     "Live rooms": "guides/rooms",
     "Synced state": "guides/follow",
+    "Optimistic changes": "guides/changes",
     Presence: "guides/presence",
     Streams: "guides/streams",
     "Progress and cancel": "guides/progress",

@@ -1,10 +1,19 @@
 /** The entry for React 18 and 19: a provider that owns a peer, and hooks over it. The application brings the package `react`. */
 import * as React from "react";
 import type { FollowedValue, FollowOptions, FollowParams, TopicState } from "../client/follow.js";
+import type { KeyedName, Mutation } from "../client/mutation.js";
 import type { MemberState, Other, PresenceOptions, PresenceState, PresentParams } from "../client/presence.js";
 import type { AnyMethods, Contract } from "../contract/contract.js";
 import type { AnyPeer, Peer } from "../peer/peer.js";
-import { followedOf, presentOf, providedPeerOf, streamOf, type ProvidedPeer, type Store } from "./stores.js";
+import {
+  followedOf,
+  mutationOf,
+  presentOf,
+  providedPeerOf,
+  streamOf,
+  type ProvidedPeer,
+  type Store,
+} from "./stores.js";
 import type { ConnectionState, ProviderProps, Reciproc, StreamOptions } from "./types.js";
 
 export type * from "./types.js";
@@ -129,6 +138,18 @@ export function useMyPresence<C extends Contract<C>, S extends Contract<S>, K ex
 ): [me: MemberState<S[K]> | undefined, set: (state: MemberState<S[K]>) => void] {
   const store = presentOf(peer, method, params, options);
   return [useStore(store, ({ me }) => me), store.set];
+}
+
+/**
+ * Makes changes, as `mutation` of `reciproc` does, and returns those that are `pending`, the one that `failed`, and `mutate`, which stays the same.
+ * `peer` is what `usePeer` returns. All components with the same peer and method share one store. A change goes on if they are unmounted.
+ */
+export function useMutation<C extends Contract<C>, S extends Contract<S>, K extends KeyedName<S>>(
+  peer: Peer<C, S, any>,
+  method: K,
+): ReturnType<Mutation<S[K]>["get"]> & Pick<Mutation<S[K]>, "mutate"> {
+  const store = mutationOf<S[K]>(peer, method);
+  return { ...useStore(store), mutate: store.mutate };
 }
 
 /** Returns the value of a store, or what `select` returns of it, which must be the same until it changes. */

@@ -1,5 +1,6 @@
-/** What the hooks subscribe to: the peer of a provider, a stream, a topic, its members. None of it needs React. */
+/** What the hooks subscribe to: the peer of a provider, a stream, a topic, its members, changes. None of it needs React. */
 import { follow, type TopicState } from "../client/follow.js";
+import { mutation, type Mutation, type MutationState } from "../client/mutation.js";
 import { presence, type Presence, type PresenceState } from "../client/presence.js";
 import { open } from "../connect.js";
 import { synchronous } from "../base/promises.js";
@@ -227,5 +228,13 @@ export function presentOf(peer: AnyPeer, method: string, params: object, options
       return started.get;
     });
     return { ...store, initial, set };
+  });
+}
+
+/** Returns the changes of a peer by a method. All components of the peer share them, also those that are mounted later. */
+export function mutationOf<M>(peer: AnyPeer, method: string): Mutation<M> & { readonly initial: MutationState<any> } {
+  return sharedOf(peer, ["mutation", method], () => {
+    const store: Mutation<M> = mutation(peer, method);
+    return { ...store, initial: store.get() };
   });
 }

@@ -4,7 +4,7 @@ import { sharesOf, sizeOf } from "../../scripts/size.js";
 
 /** The modules of what a page imports by name, of other entries, and of Node. */
 const NOT_IN_EVERY_PAGE =
-  "message/bytes.ts client/follow.ts client/presence.ts contract/checks.ts base/shared-timer.ts message/text.ts session/node-link.ts features/ bridge/ cli/ node.ts react/ server/ testing/";
+  "message/bytes.ts client/follow.ts client/mutation.ts client/presence.ts contract/checks.ts base/shared-timer.ts message/text.ts session/node-link.ts features/ bridge/ cli/ node.ts react/ server/ testing/";
 
 /** Returns the modules that a page contains which imports `names`. */
 async function modulesOf(names: string): Promise<string[]> {
@@ -22,6 +22,7 @@ describe("the code that a page loads", () => {
   it.each([
     ["{ connect }", "index.js", "es2022", 24_200],
     ["{ connect, follow }", "index.js", "es2022", 25_300],
+    ["{ connect, mutation }", "index.js", "es2022", 24_500],
     ["{ connect, presence }", "index.js", "es2022", 26_000],
     ["{ connect }", "index.js", "es2020", 26_500],
     ["{ connect }", "index.js", "vite", 23_800],
@@ -32,7 +33,7 @@ describe("the code that a page loads", () => {
       33_300,
     ],
     ["{ contract }", "index.js", "es2022", 2_100],
-    ["*", "reciproc.min.js", "es2022", 36_000],
+    ["*", "reciproc.min.js", "es2022", 36_300],
     ["{ pair }", "index.js", "es2022", 16_300],
     ["{ RpcError }", "index.js", "es2022", 420],
     ["{ lsp }", "index.js", "es2022", 480],

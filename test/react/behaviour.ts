@@ -53,6 +53,9 @@ function start(): TestServer<ServerApi, ClientApi, Auth> {
           stream.hasEnded = true;
         }
       },
+      put({ value }) {
+        if (value < 0) throw new RpcError(403, "not yours");
+      },
       echo: ([value]) => value,
       numbers: () => [1, 2],
       noteMe: ([value], { peer }) => void peer.notify("note", [value]),
@@ -314,6 +317,20 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
     await until(() => topicCalls).toEqual(calls);
     await page.show({ url: ADA });
     await until(() => topicCalls).toEqual([...calls, "unfollow list", "leave den"]);
+  });
+
+  it("shows changes by one state for all components until they are settled, also if they were unmounted meanwhile", async () => {
+    await showOpen({ url: ADA, changers: 2 });
+    kit.network.stop();
+    for (const value of [1, -2]) void page.put({ value });
+    for (const at of [0, 1]) await untilText(`changes-${at}`, "1,-2;");
+    await page.show({ url: ADA });
+    // Longer than the tick after which nothing listens.
+    await new Promise((resolve) => setTimeout(resolve));
+    await page.show({ url: ADA, changers: 1 });
+    await untilText("changes-0", "1,-2;");
+    kit.network.start();
+    await untilText("changes-0", ";RpcError");
   });
 
   it("shows the others with their states, and renders a part only if that changes", async () => {

@@ -5,6 +5,7 @@ import { createRoot } from "react-dom/client";
 import type { Joined, MemberChange, Peer, People, PresenceParams, Stream } from "../../src/index.js";
 import {
   createReciproc,
+  useMutation,
   useMyPresence,
   useOthers,
   usePresence,
@@ -25,6 +26,7 @@ export interface ServerApi {
   numbers(): number[];
   follow(params: { topic: string; since?: string }): Joined<number[]>;
   unfollow(params: { topic: string }): void;
+  put(params: { value: number; key: string }): void;
   /** Makes the server send the notification `note`. */
   noteMe(params: [value: number]): void;
   /** Makes the server call `ask` of the caller with these params, and returns the answer. */
@@ -57,6 +59,7 @@ export interface Shown {
   topics?: string[];
   mine?: string;
   followers?: number;
+  changers?: number;
   /** Whether the provider is inside of a hidden `Activity` of React 19. */
   hidden?: boolean;
   /** Whether a component reads the peer, and then suspends together with its provider. */
@@ -82,6 +85,7 @@ export class Page {
   readonly statuses: string[] = [];
   restart!: () => void;
   retryNow!: () => void;
+  put!: (params: { value: number }) => Promise<void>;
   setMine!: (state: { x: number }) => void;
   streamRenders = 0;
   /** The components of the presence that were rendered, in order. */
@@ -216,6 +220,14 @@ function Follower({ at }: { at: number }) {
   );
 }
 
+function Changer({ at }: { at: number }) {
+  const { pending, failed, mutate } = useMutation(usePeer(), "put");
+  usePage().put = mutate;
+  return (
+    <output id={`changes-${at}`}>{`${pending.map(({ value }) => value).join()};${nameOf(failed?.error) ?? ""}`}</output>
+  );
+}
+
 const never = new Promise<never>(() => {});
 
 function Suspending(): React.ReactElement {
@@ -256,6 +268,9 @@ function App({ shown }: { shown: Shown }) {
       <QueryClientProvider client={queryClient}>{numbers === true && <Numbers />}</QueryClientProvider>
       {Array.from({ length: shown.followers ?? 0 }, (_, at) => (
         <Follower key={at} at={at} />
+      ))}
+      {Array.from({ length: shown.changers ?? 0 }, (_, at) => (
+        <Changer key={at} at={at} />
       ))}
       {shown.mine !== undefined && <Mine topic={shown.mine} />}
       {shown.mine !== undefined && <Others topic={shown.mine} />}

@@ -1,5 +1,14 @@
 // What must compile, and has exactly these types. The examples of the documents show the simple uses.
-import { follow, presence, type AnyPeer, type ApiOf, type Handlers, type Joined, type MemberChange } from "reciproc";
+import {
+  follow,
+  mutation,
+  presence,
+  type AnyPeer,
+  type ApiOf,
+  type Handlers,
+  type Joined,
+  type MemberChange,
+} from "reciproc";
 import type { Peer, People, PresenceParams } from "reciproc";
 import { attach, connect, memory, open, RpcError, serve, type GroupCall, type LeaveReason } from "reciproc/node";
 import type { ServerAround, ServerContext } from "reciproc/node";
@@ -92,6 +101,17 @@ type Boards = { open(p: { id: string; since?: string }): Joined<Date[]>; leave(p
 declare const page: Peer<{ changed?(params: { n: number; at: string }): void }, Boards>;
 const reduce = { changed: (list: string[], { n, at }: { n: number; at: string }) => [...list, at, String(n)] };
 has<string[] | undefined>()(follow(page, "open", { id: "a" }, { leave: "leave", reduce }).get().value);
+type Changes = {
+  put(p: { text: string; key: string }): { at: Date };
+  keep(p: { text: string; key?: string }): void;
+  list(): void;
+};
+declare const changing: Peer<object, Changes>;
+const put = mutation(changing, "put");
+has<{ at: string }>()(await put.mutate({ text: "a" }, { timeoutMs: 5 }));
+has<void>()(await mutation(changing, "keep").mutate({ text: "a", key: "k" }));
+for (const { text, key } of put.get().pending) is<Equal<[typeof text, typeof key], [string, string]>>();
+void mutation(changing as AnyPeer, "any").mutate({ n: 1 });
 type Rooms = {
   people(p: { room: string } & PresenceParams<{ x: number }>): Joined<People<{ name: string; at: Date }>>;
 };

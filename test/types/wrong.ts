@@ -1,7 +1,7 @@
 // What must not compile. Each line below a directive is a mistake that a user is likely to make; a compiler that accepts
 // one reports the directive as unused.
-import { connect, follow, pair, presence, RpcError, serve } from "reciproc/node";
-import type { Around, Joined, Peer, People, PresenceParams, Stream, Transport } from "reciproc/node";
+import { connect, follow, mutation, pair, presence, RpcError, serve } from "reciproc/node";
+import type { Around, Joined, Peer, People, PresenceParams, ServerContext, Stream, Transport } from "reciproc/node";
 import { testServer } from "reciproc/testing";
 import type { ClientApi, ServerApi } from "./api.js";
 
@@ -182,5 +182,35 @@ follow(page, "open", {}, { reduce: {} });
 presence(page, "people", {});
 // @ts-expect-error a state that the contract does not have
 presence(page, "people", { room: "a" }, { state: { y: 1 } });
+// Changes.
+interface Changes {
+  put(p: { text: string; key: string }): Date;
+  list(p: { text: string }): string[];
+  clear(): void;
+  add(p: [key: string]): void;
+  count(p: { key: number }): void;
+}
+declare const changing: Peer<object, Changes>;
+// @ts-expect-error params without a key
+mutation(changing, "list");
+// @ts-expect-error no params
+mutation(changing, "clear");
+// @ts-expect-error params by position
+mutation(changing, "add");
+// @ts-expect-error a key that is no string
+mutation(changing, "count");
+// @ts-expect-error a missing param
+void mutation(changing, "put").mutate({ key: "k" });
+// @ts-expect-error a misspelt param
+void mutation(changing, "put").mutate({ text: "", kye: "k" });
+// @ts-expect-error a misspelt option
+void mutation(changing, "put").mutate({ text: "" }, { timeout: 5 });
+declare const context: ServerContext;
+// @ts-expect-error the key in place of the context
+void server.runOnce("k", () => 1);
+// @ts-expect-error a Date arrives as a string
+(await server.runOnce(context, () => new Date())).getTime();
+// @ts-expect-error no function
+void server.runOnce(context, 5);
 // @ts-expect-error a publication that the contract does not have
 follow(page, "open", { id: "a" }, { reduce: { moved: (n: number) => n } });
