@@ -85,8 +85,6 @@ export class RedisConnection implements EngineConnection, Connectable {
   readonly #moved = new Set<number>();
   /** What is or will be subscribed, by the name of the channel in Redis. */
   readonly #subscriptions = new Map<string, Subscription>();
-  /** Channels that are subscribed in the next microtask, in one command. */
-  readonly #batches = new Map<Link, { names: string[]; done: Promise<void> }>();
   readonly #closing = new AbortController();
   /** Finds the primaries again: soon after the start, and then from time to time. */
   #look: ReturnType<typeof setTimeout> | undefined;
@@ -155,7 +153,7 @@ export class RedisConnection implements EngineConnection, Connectable {
     const link = await this.#ownerOf(tag);
     this.#subscriptions.set(name, { channel, tag });
     try {
-      await this.#subscribeSoon(link, name);
+      await link.subscribe([name]);
       // If the link was lost or the tag has moved, it is not certain where the channel is subscribed.
       if (this.#linkByTag[tag] !== link) throw this.#loop.refusal();
     } catch (error) {
@@ -218,24 +216,6 @@ export class RedisConnection implements EngineConnection, Connectable {
     const link = this.#linkByTag[tag];
     if (link === undefined) throw this.#loop.refusal();
     return link;
-  }
-
-  /** Subscribes a channel. Those of one tick are one command. */
-  #subscribeSoon(link: Link, name: string): Promise<void> {
-    // In a cluster, a command has channels of one slot.
-    if (this.#isCluster) return link.subscribe([name]);
-    const batch = this.#batches.get(link);
-    if (batch !== undefined) {
-      batch.names.push(name);
-      return batch.done;
-    }
-    const names = [name];
-    const done = Promise.resolve().then(() => {
-      this.#batches.delete(link);
-      return link.subscribe(names.filter((one) => this.#subscriptions.has(one)));
-    });
-    this.#batches.set(link, { names, done });
-    return done;
   }
 
   received(link: Link, name: string, frame: string): void {

@@ -125,7 +125,7 @@ export interface EngineConnection {
    * Subscribes to a channel. Resolves when every message that any node sends to the channel from now on will be received, also those
    * that this node sends. The subscription is kept until `unsubscribe`: the engine restores it after each loss, and then calls
    * `host.resubscribed`. If it rejects, there is no subscription. The fleet calls it for no channel that is subscribed or being subscribed,
-   * and never for the inbox or `a:all`. An engine may put the channels of one tick into one command.
+   * and never for the inbox or `a:all`.
    */
   subscribe(channel: Channel): Promise<void>;
   /** Ends a subscription, now or when the connection is restored. A later `subscribe` of the channel takes effect after it. */
