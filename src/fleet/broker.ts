@@ -398,11 +398,9 @@ export class Broker {
    * the broker does not answer.
    */
   ready(channel: Channel): Promise<void> {
+    if (!this.isUp) return this.now(async () => {}).then(() => this.ready(channel));
     const subscription = this.#subscriptions.get(channel);
-    if (subscription === undefined || !this.isUp)
-      return this.#state === "starting"
-        ? this.now(async () => {}).then(() => this.ready(channel))
-        : Promise.reject(this.#refusal);
+    if (subscription === undefined) return Promise.reject(this.#refusal);
     if (subscription.isSubscribed) return Promise.resolve();
     const late = (): EngineError => new EngineError(`${this.name} has not subscribed in time`, "not-sent");
     return inTime(this.#subscribe(subscription), COMMAND_TIMEOUT_MS, late);

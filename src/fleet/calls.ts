@@ -49,7 +49,6 @@ export class Calls implements PeerCalls {
   #lastNumber = 0;
   /** What aborts the calls from other nodes that run here, by node and number. */
   readonly #running = new Map<string, AbortController>();
-  #isClosed = false;
 
   constructor(node: FleetNode) {
     this.#node = node;
@@ -93,7 +92,7 @@ export class Calls implements PeerCalls {
     const { broker, id: from, nodes } = this.#node;
     return new Promise((resolve, reject) => {
       if (settings.signal?.aborted) throw settings.signal.reason;
-      if (this.#isClosed) throw new ConnectionLostError(method, "not-sent", CLOSED);
+      if (this.#node.isClosed) throw new ConnectionLostError(method, "not-sent", CLOSED);
       if (!isNodeName(node)) throw new ConnectionLostError(method, "not-sent", NO_NODE);
       const number = ++this.#lastNumber;
       const frame = frameOf(kind, [number, from, ...fields], body);
@@ -218,7 +217,7 @@ export class Calls implements PeerCalls {
   #serve(number: number, from: NodeName, localId: string, timeoutMs: number, flags: string, body: string): void {
     const message = notificationIn(body);
     const key = `${from}/${number}`;
-    if (message === undefined || this.#running.has(key) || this.#isClosed) return void this.#node.counts.foreign++;
+    if (message === undefined || this.#running.has(key)) return void this.#node.counts.foreign++;
     const controller = new AbortController();
     const { broker, id } = this.#node;
     const answerMs = timeoutMs > 0 ? timeoutMs / SHARE : Infinity;
@@ -282,7 +281,6 @@ export class Calls implements PeerCalls {
 
   /** Rejects all calls, and cancels them on the nodes of the peers. */
   end(): void {
-    this.#isClosed = true;
     for (const call of this.#calls.values())
       this.#giveUp(call, new ConnectionLostError(call.method, call.isWritten ? "unknown" : "not-sent", CLOSED));
   }

@@ -193,8 +193,8 @@ export class Fleet implements ServerNode {
   }
 
   readonly #received = (channel: Channel, text: string): void => {
-    if (this.#closed !== undefined) return;
-    const { broker, counts } = this.#node;
+    const { broker, counts, isClosed } = this.#node;
+    if (isClosed) return;
     counts.received++;
     const { maxFrameBytes = Infinity } = broker.facts ?? {};
     const frame = text.length <= maxFrameBytes ? readFrame(text) : undefined;

@@ -34,7 +34,6 @@ const MAX_AHEAD_LENGTH = 2 ** 20;
 /** The position of a node in one log. */
 export class Follower {
   readonly #output: FollowerOutput;
-  /** The last entry that was delivered or skipped. Its epoch is empty while there is no log. `undefined` until the top was read. */
   #position: Position | undefined;
   /** Messages behind a missing one, by offset, or of another epoch. Without them, a busy log would be read again after each read. */
   readonly #ahead = new Map<number, string>();

@@ -64,7 +64,7 @@ export class FleetNode {
   /** A log that is not answered delays no question. */
   readonly #reads = new Limit();
   readonly questions = new Limit();
-  #isClosed = false;
+  isClosed = false;
 
   constructor(engine: Engine, host: NodeHost, events: NodeEvents) {
     this.host = host;
@@ -83,7 +83,7 @@ export class FleetNode {
 
   /** Sends a beat, and the next ones. Reconnects if they do not come back. */
   beat(): void {
-    if (this.#isClosed) return;
+    if (this.isClosed) return;
     setDeadline(this.#beat, this.leaseMs / BEATS);
     const { connection, name, isUp } = this.broker;
     if (!isUp || this.nodes.beat(performance.now())) return;
@@ -92,7 +92,7 @@ export class FleetNode {
 
   /** Says that this node ends, and disconnects. Never rejects. */
   async close(): Promise<void> {
-    this.#isClosed = true;
+    this.isClosed = true;
     clearDeadline(this.#beat);
     this.answers.stop();
     this.reports.stop();

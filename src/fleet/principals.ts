@@ -80,17 +80,16 @@ export class Principals implements PrincipalCalls {
       };
       const question: Question = { deadline: 0, expire: end, end, count: Infinity, answers };
       this.#questions.set(number, question);
-      const awaitCounted = (count = 0): void => {
-        question.count = count;
-        question.expire = end;
-        setDeadline(question, COUNTED_MS);
-        this.#check(question);
-      };
       const taken = (count: number | undefined): void => {
         if (!this.#questions.has(number)) return;
-        if (count !== undefined && broker.facts?.undercounts !== true) return awaitCounted(count);
-        question.expire = () => awaitCounted(count);
-        setDeadline(question, UNCOUNTED_MS);
+        question.expire = () => {
+          question.count = count ?? 0;
+          question.expire = end;
+          setDeadline(question, COUNTED_MS);
+          this.#check(question);
+        };
+        if (count !== undefined && broker.facts?.undercounts !== true) question.expire();
+        else setDeadline(question, UNCOUNTED_MS);
       };
       broker.now(() => broker.connection.send(channelOf(principal), frame)).then(taken, end);
     });
