@@ -1,10 +1,8 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { follow, open, RpcError } from "../../src/index.js";
 import type { AnyPeer, FollowedTopic, Joined, TopicState } from "../../src/index.js";
-import { connect, serve } from "../../src/node.js";
 import { testServer, type TestClientOptions } from "../../src/testing/index.js";
 import { Random } from "../faults/random.js";
-import { Relay } from "../support/relay.js";
 import { gate, pass, useVirtualClock } from "../support/time.js";
 
 type ServerApi = { join(p: { id: string; since?: string }): Joined<number[]>; leave(p: { id: string }): void };
@@ -94,17 +92,6 @@ describe("a followed topic", () => {
     end();
     await add(4);
     expect([await shown(), count]).toEqual(["1 2 3 4", 1]);
-  });
-
-  it("applies what arrived during the load, except what the state has", async () => {
-    const { add, board, lists, shown } = await start();
-    board.reply = async (joined) => {
-      const at = await add(1);
-      const value = lists["a"];
-      await add(2);
-      return { ...joined, at, value };
-    };
-    expect(await shown()).toBe("1 2");
   });
 
   it("joins again after growing delays while more than 1,000 publications arrive during each join", async () => {
@@ -387,19 +374,4 @@ describe("a followed topic", () => {
     }
     for (const [what, count] of Object.entries(counts)) expect(count, `counted: ${what}`).toBeGreaterThan(4);
   });
-});
-
-it("shows what a server over the network has after cuts and a new session", async () => {
-  const { board, lists, methods, add } = boardsOf((id) => server.topic(id));
-  await using server = await serve<ServerApi, PageApi>({ port: 0, topics: () => ({ log: {} }), methods });
-  await using relay = await Relay.to(server.url);
-  await using peer = await connect<ServerApi, PageApi>(relay.url, { reconnect: { minDelayMs: 1 } });
-  const store = follow(peer, "join", { id: "a" }, OPTIONS);
-  for (let n = 1; n <= 9; n++) {
-    if (n % 2 === 0) relay.cut();
-    if (n === 5) void [...server.peers][0]!.close(4000);
-    await add(n);
-    await expect.poll(store.get, { interval: 1 }).toMatchObject({ value: lists["a"], isCurrent: true });
-  }
-  expect([board.joins.length, board.loads]).toEqual([2, 1]);
 });

@@ -1,5 +1,5 @@
-import { beforeEach, describe, expect, it, vi } from "vitest";
-import type { AnyPeer, Stream } from "../../src/index.js";
+import { beforeEach, describe, expect, it } from "vitest";
+import type { AnyPeer } from "../../src/index.js";
 import { gate, Outcomes, pass, rejection, useVirtualClock } from "../support/time.js";
 import { connectPage, expectEcho, live, network, openPage, refuse, test, useNetwork } from "./attempts.js";
 
@@ -9,7 +9,6 @@ const heard: unknown[] = [];
 useNetwork({
   echo: (params: unknown) => (heard.push(params), params),
   note: (params: unknown) => void heard.push(params),
-  open: ([name]: [string], { peer }: { peer: AnyPeer }) => ({ values: peer.offer([name]) }),
 });
 beforeEach(() => void (heard.length = 0));
 
@@ -111,22 +110,4 @@ it("sends after `onOpen` no more than a full socket accepts: the session lasts",
   expect(emitted).toEqual(["suspend", "lost", "resume"]);
   expect(taken).toBeGreaterThan(5);
   expect(heard).toHaveLength(taken);
-});
-
-it("does not read another stream in place of one whose connection was lost before it was read", async () => {
-  // The tokens of streams are random.
-  vi.restoreAllMocks();
-  const { peer } = await live();
-  const open = async (name: string): Promise<Stream<string>> => {
-    const [opened] = await Promise.all([peer.request("open", [name]), pass(1)]);
-    return (opened as { values: Stream<string> }).values;
-  };
-  const read = (stream: Stream<string>): Promise<unknown> => peer.iterate(stream)[Symbol.asyncIterator]().next();
-  const old = await open("old");
-  network.lose();
-  await pass(10);
-  const fresh = await open("fresh");
-  const reads = [rejection(read(old)), read(fresh)];
-  await pass(1);
-  expect(await Promise.all(reads)).toMatchObject([{ code: -32001 }, { done: false, value: "fresh" }]);
 });

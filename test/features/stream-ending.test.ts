@@ -77,6 +77,7 @@ describe("a source that fails", () => {
 
   it.each<[string, (i: number) => unknown, readonly [number, string], number]>([
     ["a BigInt", () => 1n, [-32603, "Internal error"], 1],
+    ["a member that JSON cannot carry", () => ({ map: new Map() }), [-32603, "Internal error"], 1],
     ["more than a reply may hold", () => "x".repeat(1000), [-32008, "Value of a stream is too large"], 0],
   ])("because it yields %s is ended, after the values before", async (_name, spoil, error, errors) => {
     const source = counted(Infinity, (i) => (i < 3 ? i : spoil(i)));

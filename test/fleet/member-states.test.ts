@@ -248,11 +248,3 @@ it("a node that was given up meanwhile is asked although it answers that nothing
   receive(Kind.Members, ["a", "one", 5, "", 1]);
   expect(frames[0]!.next().done).toBe(false);
 });
-
-it("a node that begins anew in a topic has no other members there", () => {
-  const { members, receive, answer, seen } = follower();
-  members.enough("one");
-  answer("a", 5, ["x", "1"]);
-  receive(Kind.Joined, ["a", 9, 0, "y"], "2");
-  expect(seen).toEqual(["joined x 1", "left x 1", "joined y 2"]);
-});

@@ -204,12 +204,6 @@ describe("pair", () => {
     for (const peer of [a, b]) expectEmpty(peer);
   });
 
-  it("enforces each side's maxMessageBytes, and closes both with 1009", async () => {
-    const [a, b] = pair({ limits: { maxMessageBytes: 100 } }, {});
-    expect(await rejection(b.request("m", ["x".repeat(100)]))).toMatchObject({ outcome: "unknown" });
-    expect([(await a.closed).code, (await b.closed).code]).toEqual([1009, 1009]);
-  });
-
   it("makes peers that are different for test matchers", async () => {
     const [a, b] = pair({}, {});
     for (const peer of [a, b]) Object.assign(peer.data as object, { room: "den" });

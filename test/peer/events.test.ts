@@ -228,18 +228,6 @@ it("`await using` closes the peer", async () => {
 });
 
 describe("close()", () => {
-  it("reports code and reason on both sides, also from within a handler, after all earlier messages in order", async () => {
-    const got: string[] = [];
-    await using joined = connectedPair(
-      { methods: { bye: (_params, { peer }) => peer.close(4321, "mine") } },
-      { fallback: (_params, { method }) => void got.push(method) },
-    );
-    for (const method of ["one", "two"]) joined.a.notify(method);
-    expect(await rejection(joined.b.request("bye"))).toMatchObject({ outcome: "unknown" });
-    for (const peer of [joined.a, joined.b]) expect(await peer.closed).toMatchObject({ code: 4321, reason: "mine" });
-    expect(got).toEqual(["one", "two"]);
-  });
-
   it("is idempotent, and every call resolves when the connection has ended, also one in a `close` listener", async () => {
     const raw = rawPeer({}, { endsOnClose: false });
     const outcomes = new Outcomes()

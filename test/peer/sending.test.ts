@@ -10,7 +10,7 @@ import {
   TooLargeError,
 } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
-import { connectedPair, type AnyOptions } from "../support/pair.js";
+import type { AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, sessionPeer, TestLink } from "../support/raw.js";
 import { rejection, turn, useVirtualClock } from "../support/time.js";
 import { uncaughtIn } from "../support/uncaught.js";
@@ -88,20 +88,6 @@ describe("a value without a JSON form", () => {
     expect(() => encodeResult(1, long)).toThrow("JSON cannot carry the Map `99`");
   });
 
-  it("is refused as a value of a stream, and as progress", async () => {
-    await using pair = connectedPair({
-      methods: {
-        bytes: () => values(new Uint8Array(1000)),
-        members: () => values({ map: new Map() }),
-        progress: (_params, { progress }) => progress(new Set()),
-      },
-    });
-    const calls = ["bytes", "members"].map((name) => pair.b.stream(name)[Symbol.asyncIterator]().next());
-    for (const call of [...calls, pair.b.request("progress", {}, { onProgress: expect.fail })])
-      expect(await rejection(call)).toMatchObject({ code: -32603 });
-    for (const error of pair.takeErrors()) expect((error as Error).message).toMatch(/^JSON cannot carry/);
-  });
-
   it("that is a promise is observed, with the others beside it, so that its rejection does not end the process", async () => {
     const raw = rawPeer({ methods: { get: () => ({ user: fail(), all: fail() }), list: () => [1, fail(), fail()] } });
     const uncaught = await uncaughtIn(() => {
@@ -132,10 +118,6 @@ describe("a value without a JSON form", () => {
 async function fail(): Promise<never> {
   await turn();
   throw new Error("no such user");
-}
-
-async function* values(...all: unknown[]): AsyncGenerator<unknown> {
-  yield* all;
 }
 
 const MOST = 200;
@@ -248,14 +230,6 @@ describe("an answer longer than the limit of the other side", () => {
     transport.feed(request(2, method, [MOST - envelope + 1]));
     await turn();
     expect(take()).toEqual([result(1, "x".repeat(MOST - envelope)), tooLarge(2)]);
-  });
-
-  it("is measured for a batch as a whole, which is refused whole if its errors make it too long", () => {
-    const { transport, take } = limited({ methods });
-    transport.feed([request(1, "long", [20]), request(2, "long", [150])]);
-    expect(take()).toEqual([[result(1, "x".repeat(20)), tooLarge(2)]]);
-    transport.feed([request(1, "long", [100]), request(2, "long", [100])]);
-    expect(take()).toEqual([tooLarge(null)]);
   });
 
   it("is bounded by `maxReplyBytes` if that is less, and so are the data of an error", async () => {

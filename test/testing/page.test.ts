@@ -1,6 +1,5 @@
 /** The WebSocket that a test server gives to code which makes its own. */
 import { describe, expect, it, vi } from "vitest";
-import { connect } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { turn } from "../support/turns.js";
 
@@ -17,22 +16,6 @@ function recorded(webSocket: EventTarget): string[] {
 }
 
 describe("the WebSocket of a test server", () => {
-  it("lets `connect` of a page reach the server, and its session resume", async () => {
-    await using kit = testServer({ methods: { add: ([a, b]) => a + b } });
-    vi.stubGlobal("WebSocket", kit.WebSocket);
-    const peer = await connect("ws://any.test/", { methods: { title: () => "page" } });
-    expect(await peer.request("add", [1, 2])).toBe(3);
-    await peer.request("add", [1, 2]);
-    const [serverPeer] = kit.server.peers;
-    expect(await serverPeer!.request("title")).toBe("page");
-    const resumed = new Promise<void>((resolve) => peer.once("resume", resolve));
-    kit.network.of(serverPeer!).cut();
-    expect(peer.state).toBe("suspended");
-    await resumed;
-    expect(kit.server.stats()).toMatchObject({ opened: 1, resumed: 1 });
-    await peer.close();
-  });
-
   it("speaks plain JSON-RPC for a client that is not reciproc, with standard events", async () => {
     await using kit = testServer({ methods: { add: ([a, b]) => a + b } });
     const webSocket = new kit.WebSocket("ws://localhost/");
