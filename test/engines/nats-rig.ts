@@ -40,8 +40,8 @@ export function natsRig(options: NatsOptions, server?: NatsServer): PrefixedRig 
   };
   return {
     prefix,
-    // No lease ends while the machine is busy.
-    engine: () => nats({ leaseMs: 60_000, ...options, prefix }),
+    // No lease and no start ends while the machine is busy.
+    engine: () => nats({ leaseMs: 60_000, startTimeoutMs: 240_000, ...options, prefix }),
     ...(hasJetStream ? {} : { lacks: ["log"] as const }),
     leftovers: async () => (await subscriptions()).map((subject) => `subscription ${subject}`),
     close: async () => {
@@ -73,7 +73,7 @@ export const NATS: BrokerKind<NatsServer> = {
 export function natsGroup(servers: readonly NatsServer[]): Group {
   const [first] = servers;
   const over = ({ url }: NatsServer, options: Partial<NatsOptions>): PrefixedRig =>
-    natsRig({ url, jetstream: {}, startTimeoutMs: 240_000, ...options }, first);
+    natsRig({ url, jetstream: {}, ...options }, first);
   const holdersOf = async ({ prefix }: PrefixedRig): Promise<NatsServer[]> => {
     const leaders = await managed(first!.url, ({ streams }) =>
       Promise.all(["l"].map(async (kind) => (await streams.info(`${prefix}_1_${kind}`)).cluster!.leader!)),

@@ -21,8 +21,8 @@ export function redisRig(options: RedisOptions, servers: readonly string[] = [])
   const prefix = options.prefix ?? `test-${nanoid(8)}`;
   return {
     prefix,
-    // No lease ends while the machine is busy.
-    engine: () => redis({ leaseMs: 60_000, ...options, prefix }),
+    // No lease and no start ends while the machine is busy.
+    engine: () => redis({ leaseMs: 60_000, startTimeoutMs: 240_000, ...options, prefix }),
     leftovers: async () => (await Promise.all(servers.map((url) => leftoversAt(url, prefix)))).flat(),
     close: async () => {
       await Promise.all(servers.map((url) => removeAt(url, prefix)));

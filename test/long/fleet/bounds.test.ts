@@ -1,11 +1,10 @@
 /** What many long publications do to a fleet: they delay nothing else, cost no node its broker, and a node that was away has them or a gap. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import { use } from "../../engines/kit.js";
-import { EngineError } from "../../../src/topics/engine.js";
 import type { BrokerKind, PrefixedRig } from "../../engines/failures.js";
 import { NATS } from "../../engines/nats-rig.js";
 import { REDIS } from "../../engines/redis-rig.js";
-import { closeAll, count, gapsOf, makeNode, numbers, when, type Node } from "../../fleet/nodes.js";
+import { answered, closeAll, count, gapsOf, makeNode, numbers, when, type Node } from "../../fleet/nodes.js";
 import type { Program } from "../../support/program.js";
 import { Relay } from "../../support/relay.js";
 
@@ -16,17 +15,6 @@ const LOGS = new Map([
   ["short", { length: 2_000, ttlMs: 600_000 }],
 ]);
 const topics = (name: string): object | undefined => (LOGS.has(name) ? { log: LOGS.get(name) } : undefined);
-
-/** Repeats what is safe to repeat until the broker answers in time. One that is not scheduled for seconds is no fault of the test. */
-async function answered<T>(run: () => Promise<T>): Promise<T> {
-  for (;;) {
-    try {
-      return await run();
-    } catch (error) {
-      if (!(error instanceof EngineError)) throw error;
-    }
-  }
-}
 
 const publish = (
   { server }: Node,
