@@ -1,4 +1,3 @@
-import { once } from "node:events";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
@@ -51,21 +50,6 @@ describe("reciproc bridge", () => {
     await using peer = await connect(url, { methods: { add: ([a, b]: [number, number]) => a + b } });
     // The command echoes each message, so the peer receives its own request and then its own answer.
     expect(await peer.request("add", [1, 2])).toBe(3);
-  });
-
-  it("delivers on SIGTERM the answers that commands write after the end of their input", async () => {
-    const { signal, ended, open } = await bridging(["thorough"]);
-    using client = await open();
-    client.webSocket.send("1");
-    client.webSocket.send("1");
-    client.webSocket.ping();
-    await once(client.webSocket, "pong");
-    signal("SIGTERM");
-    expect(await client.next()).toBe("ended");
-    process.kill(client.pid, "SIGUSR2");
-    expect(await client.closed).toMatchObject({ code: 1001 });
-    expect(client.received.at(-1)).toBe('{"got":2}');
-    expect(await ended).toMatchObject({ code: 0, stderr: "" });
   });
 
   it.each<[string, NodeJS.Signals, string[]]>([

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
-import { upgrade } from "../support/network.js";
-import { gate, rejection } from "../support/turns.js";
+import { rejection } from "../support/turns.js";
 import { beginListening, file, run } from "./program.js";
 
 const API = `export default {
@@ -28,23 +27,6 @@ describe("reciproc serve", () => {
     signal("SIGTERM");
     expect((await peer.closed).code).toBe(1001);
     expect(await ended).toEqual({ code: 0, stdout: `listening on ${url}\n`, stderr: "" });
-  });
-
-  it("finishes running handlers on SIGTERM, delivers their answers, and refuses new connections", async () => {
-    const { signal, ended, url } = await serving();
-    const begun = gate();
-    const asked = gate<string>();
-    const methods = { confirm: () => (begun.resolve(), asked.promise) };
-    await using peer = await connect(url, { reconnect: false, methods });
-    const answer = peer.request("ask");
-    await begun.promise;
-    signal("SIGTERM");
-    await expect.poll(async () => (await upgrade(url)).status).toBe(503);
-    expect(peer.state).toBe("open");
-    asked.resolve("at last");
-    expect(await answer).toBe("at last");
-    expect(await peer.closed).toMatchObject({ code: 1001 });
-    expect(await ended).toMatchObject({ code: 0 });
   });
 
   it.each([

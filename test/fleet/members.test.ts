@@ -1,6 +1,6 @@
 /** The lists of members. */
 import { describe, expect, it } from "vitest";
-import { EngineError, presence, type Peer, type Presence } from "../../src/node.js";
+import { EngineError } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { raising, rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
@@ -36,16 +36,6 @@ async function joined(node: Node, name: string): Promise<Client> {
 
 const names = async (node: Node): Promise<unknown[]> => (await node.server.topic("room").members()).map(({ as }) => as);
 const of = (client: Client, name: string): object => ({ id: client.peer.id, as: name });
-const people = (params: any, { peer, server }: any): unknown =>
-  server.topic("room").present(peer, params, { ...params.state, name: peer.auth.name });
-
-/** Shows the people to a client. */
-async function enter(node: Node, name: string): Promise<Presence<any, any>> {
-  // A fallback would take the changes.
-  const { client } = await node.client(name, { fallback: undefined });
-  return presence(client as Peer, "people", {}, { by: ({ as }) => as.name });
-}
-
 /** Lets everything happen that needs no time. */
 const settle = (): Promise<void> => pass(0).then(() => pass(0));
 
@@ -68,21 +58,6 @@ describe("members", () => {
     expect(seen[1]).toEqual(seen[0]!.slice(0, seen[1]!.length));
     await settled(a.server.close());
     expect(await engine.leftovers()).toEqual([]);
-  });
-
-  it("are shown by `presence` on all nodes, each person once, also while a killed node still has one", async () => {
-    const [engine, a, b] = room({ methods: { people } });
-    const bob = await enter(b, "bob");
-    const others = (): unknown => bob.get().others.map(({ as }) => as);
-    const ann = await enter(a, "ann");
-    ann.set({ x: 1 });
-    await expectSoon(others, [{ name: "ann", x: 1 }]);
-    engine.links[0]!.down();
-    (await enter(b, "ann")).set({ x: 2 });
-    await expectSoon(others, [{ name: "ann", x: 2 }]);
-    expect(await names(b)).toHaveLength(3);
-    await pass(LEASE_MS);
-    expect([await names(b), others()]).toMatchObject([{ length: 2 }, [{ x: 2 }]]);
   });
 
   it("join with at most 4 KiB of JSON, to a topic that has the rule", async () => {

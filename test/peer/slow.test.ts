@@ -374,15 +374,6 @@ describe("a message with a key, to a slow reader whose transport has no queue", 
     expect(refused.peer.notify("n", [], { volatile: true })).toBe(true);
   });
 
-  it("is dropped and counted if it is the oldest of more than 1,024 keys", async () => {
-    const one = behind(2 ** 19, { limits: { maxUnsentBytes: 2 ** 20 } });
-    for (let n = 1; n <= 1025; n++) one.peer.notify(...moved(n, `key ${n}`));
-    expect(one.peer.stats()).toMatchObject({ dropped: 1, notificationsSent: 1024 });
-    await one.drain();
-    expect(one.sent).toHaveLength(1024);
-    expect(one.messages[0]).toEqual(["moved", 2]);
-  });
-
   it("is dropped as a broadcast if the transport does not take it any more, and counted", async () => {
     const one = behind();
     one.group.notify(...moved(1));
