@@ -41,7 +41,8 @@ type Next = () => Promise<unknown>;
 
 /**
  * Returns an `around` that applies the limits of methods to incoming calls. The limits of a method are in `table`, or else in the
- * `meta.limits` of its entry in the contract. A method without limits is not limited. Counts belong to the returned function.
+ * `meta.limits` of its entry in the contract, which are read at its first call. A method without limits is not limited. Counts belong to the
+ * returned function, so servers with different contracts need one each.
  *
  * A request beyond a rate or `maxRunning` does not run, and is answered with -32012 and `data: { retryMs }`. A notification beyond
  * them is dropped. `stats()` counts both, in `refusedRate` or `refusedBusy`. What is refused counts towards no limit. Each member of
@@ -165,7 +166,8 @@ class PrincipalTimes implements Times {
 /** Fails if the peer has no principal: without a key, its calls would have no limit. */
 function principalOf({ hooks, peer }: Connection): string {
   const name = hooks.principalOf?.(peer);
-  if (name === undefined) throw new TypeError("`principalRate` requires the option `principal` of `serve`");
+  if (name === undefined)
+    throw new TypeError("`principalRate` requires a peer with a principal: see the option `principal` of `serve`");
   return name;
 }
 

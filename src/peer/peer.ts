@@ -138,7 +138,7 @@ interface OutgoingDirection {
 
 /**
  * Wraps calls in both directions: logging, permission, tracing. `next` continues, with the next wrapper of a list or with the call, and
- * promises the result. Call it at most once. What `around` returns or throws is the outcome. The `around` of a server also wraps messages to groups: see `ServerAround`.
+ * promises the result. A second `next()` runs the handler again, or makes another call. What `around` returns or throws is the outcome. The `around` of a server also wraps messages to groups: see `ServerAround`.
  */
 export type Around = (call: Call, next: () => Promise<unknown>) => unknown;
 

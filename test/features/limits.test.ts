@@ -104,7 +104,7 @@ describe("a rate", () => {
   it("of a principal fails every call of a peer without one, which `error` reports", async () => {
     const raw = limited({ principalRate: TWO_A_SECOND });
     expect(await feed(raw, 1)).toMatchObject([{ error: { code: -32603 } }]);
-    expect(raw.errors).toMatchObject([{ message: expect.stringContaining("requires the option `principal`") }]);
+    expect(raw.errors).toMatchObject([{ message: expect.stringContaining("requires a peer with a principal") }]);
   });
 
   it("keeps the counts of 10,000 principals, and forgets the one that called longest ago", async () => {
