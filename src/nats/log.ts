@@ -39,8 +39,8 @@ interface NextRequest {
 const LAST_MS = 86_400_000;
 /** The parts of its bytes in which a log is shortened, so that a removal is worth a request. */
 const PARTS = 8;
-/** A page ends after so long, with what it has: its entries are read one after the other. */
-const PAGE_MS = 3_000;
+/** A page ends after so long, with what it has, because its entries are read one after the other. A node waits for it for 3 s. */
+const PAGE_MS = 1_000;
 const EPOCH = "Reciproc-Epoch";
 const NUMBER = "Reciproc-Number";
 const BYTES = "Reciproc-Bytes";
@@ -48,6 +48,8 @@ const BYTES = "Reciproc-Bytes";
 const MOST_TRIES = 200;
 /** How many last messages are remembered. */
 const MAX_REMEMBERED = 10_000;
+/** So many entries that are not needed may be read before the first one that is. */
+const MOST_IN_VAIN = 8;
 /**
  * If the last message of a topic is not from a node: how many sequences before it are searched for one that is, and how many times as many
  * then.
@@ -259,7 +261,7 @@ export class NatsLog implements EngineLog {
       return !isFull();
     };
     if (isFull() || after >= top) return { epoch, top, entries };
-    const read = await this.#readFrom(topic, this.#startOf(topic, after, last.seq), last.seq, take);
+    const read = await this.#readFrom(topic, await this.#startOf(topic, after, last), last.seq, take);
     if (read !== undefined) {
       const { body: _body, ...placed } = read;
       remember(this.#lastRead, topic, placed);
@@ -369,12 +371,30 @@ export class NatsLog implements EngineLog {
     );
   }
 
-  /** Returns a sequence before which nothing is needed. */
-  #startOf(topic: string, after: number, until: number): number {
-    const known = [this.#last.get(topic), this.#lastRead.get(topic)].map((placed) =>
-      placed !== undefined && placed.number <= after && placed.seq < until ? placed.seq + 1 : 1,
-    );
-    return Math.max(...known);
+  /**
+   * Returns a sequence before which nothing is needed, and not many entries after it. If this node does not know one, asks for messages
+   * further and further before the last one, and then between two of them.
+   */
+  async #startOf(topic: string, after: number, last: Placed): Promise<number> {
+    const nearest = { seq: 0, number: 0 };
+    let end = last.seq;
+    const take = (placed: Placed | undefined): boolean => {
+      if (placed === undefined || placed.seq >= end || (placed.epoch === last.epoch && placed.number > after))
+        return false;
+      if (placed.seq > nearest.seq)
+        Object.assign(nearest, { seq: placed.seq, number: placed.epoch === last.epoch ? placed.number : 0 });
+      return true;
+    };
+    take(this.#last.get(topic));
+    take(this.#lastRead.get(topic));
+    let distance = last.number - after;
+    while (after - nearest.number > MOST_IN_VAIN && nearest.seq + 1 < end) {
+      const middle = Math.max(Math.ceil((nearest.seq + end) / 2), last.seq - distance);
+      distance *= FARTHER;
+      const stored = await this.#get({ seq: middle, next_by_subj: this.#subject(topic) });
+      if (!take((stored && this.#keptOf(stored)) ?? undefined)) end = middle;
+    }
+    return nearest.seq + 1;
   }
 
   /**

@@ -28,6 +28,33 @@ async function openRelayed(rig: PrefixedRig): Promise<{ wire: NatsWire; node: Te
   return { wire, carried, node: await TestNode.open(own.engine(), "relayed") };
 }
 
+/**
+ * Expects a node to read so many entries of a length, and that little more is sent for them: `extra` for each page. A page that takes long ends
+ * with what it has. What is read is sent as base64.
+ */
+async function expectRead(
+  { connection }: TestNode,
+  carried: { bytes: number },
+  after: number,
+  count: number,
+  length: number,
+  extra = 1,
+): Promise<void> {
+  carried.bytes = 0;
+  const read: number[] = [];
+  let pages = 0;
+  for (; read.length < count; pages++) {
+    const { entries } = await connection.log!.read(
+      TOPIC,
+      after + read.length,
+      page(10, (count - read.length) * length),
+    );
+    read.push(...entries.map(([offset]) => offset));
+  }
+  expect(read).toEqual(Array.from({ length: count }, (_, i) => after + i + 1));
+  expect(carried.bytes).toBeLessThan((count + extra * pages) * length * 1.5);
+}
+
 function entriesOf(...bodies: string[]): [offset: number, body: string][] {
   return bodies.map((body, i) => [i + 1, body]);
 }
@@ -84,14 +111,23 @@ describe("the logs of the engine nats", () => {
     for (let i = 0; i < 16; i++) await writer.append(body);
     let after = 0;
     for (const limit of [1, 2, 3]) {
-      carried.bytes = 0;
-      const { entries } = await node.connection.log!.read(TOPIC, after, page(10, limit * 500 * KIB));
-      expect(entries.map(([offset]) => offset)).toEqual(Array.from({ length: limit }, (_, i) => after + i + 1));
-      // The last entry is read too. What is read is sent as base64.
-      expect(carried.bytes).toBeLessThan((limit + 1) * 700 * KIB);
+      // The last entry is read too, with each page.
+      await expectRead(node, carried, after, limit, body.length);
       after += limit;
     }
     expect(node.downs).toEqual([]);
+  });
+
+  it("are read from a late position without most entries before it, also if they are far apart", async () => {
+    const rig = rigOf();
+    const writer = await TestNode.open(rig.engine(), "writer");
+    const { node, carried } = await openRelayed(rig);
+    const [count, body] = [200, "x".repeat(10 * KIB)];
+    for (let i = 0; i < count; i++) {
+      await writer.append(body);
+      if (i % 50 === 0) for (let j = 0; j < 40; j++) await writer.connection.log!.append("other", "", LOG, undefined);
+    }
+    for (const after of [count - 2, 120, 60, count - 3]) await expectRead(node, carried, after, 2, body.length, 16);
   });
 
   it("reject an entry that is too long for the server", async () => {
