@@ -21,7 +21,7 @@ import {
   type Checked,
 } from "./message/options.js";
 import { onAbort } from "./base/tell.js";
-import { PackedLink } from "./session/link.js";
+import { NegotiatedLink } from "./session/link.js";
 import { endpointLimits } from "./session/sizes.js";
 import type { Caller } from "./peer/caller.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "./peer/peer.js";
@@ -143,7 +143,7 @@ export function open<S extends Contract<S> = AnyMethods, C extends Contract<C> =
   url: Supplied<string | URL>,
   ...options: OpenArguments<C, S, Options<NoInfer<C>, Context<C, S>> & ConnectOptions<NoInfer<S>>>
 ): Peer<C, S> {
-  return openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard, PackedLink).peer;
+  return openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard, NegotiatedLink).peer;
 }
 
 /**
@@ -158,7 +158,7 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
   url: Supplied<string | URL>,
   ...options: OpenArguments<C, S, Options<NoInfer<C>, Context<C, S>> & ConnectOptions<NoInfer<S>>>
 ): Promise<Peer<C, S>> {
-  return whenOpen(openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard, PackedLink));
+  return whenOpen(openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard, NegotiatedLink));
 }
 
 /** A peer that connects, and what stops its `signal` from ending it. */
@@ -176,7 +176,7 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
   url: Supplied<string | URL>,
   options: Checked<typeof CONNECT_OPTIONS> & { headers?: unknown },
   openSocket: Open,
-  Link: typeof PackedLink,
+  Link: typeof NegotiatedLink,
 ): OpeningPeer<Peer<C, S>> {
   const { signal } = options;
   const config = makeConfig(options, options.onOpen !== undefined);
@@ -184,6 +184,7 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
     ...options,
     ...options.reconnect,
     credentials: new Credentials(url, options.headers, options.auth),
+    offersV1: options.link === "packed",
     open: openSocket,
     Link,
     limits: endpointLimits(config.limits, config.bytes),

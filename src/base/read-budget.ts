@@ -77,7 +77,7 @@ export class ReadBudget {
     return this.#queue === NO_WORK && !this.#isSpentAt(now);
   }
 
-  /** Defers work behind all other deferred work. */
+  /** Defers work after all other deferred work. */
   add(work: Work): void {
     if (this.#queue === NO_WORK) this.#queue = [work];
     else this.#queue.push(work);
@@ -97,7 +97,7 @@ export class ReadBudget {
 
   /**
    * Runs `rest` in a later tick, before anything that came later. A caller whose callee has deferred a rest defers its own rest
-   * behind that one.
+   * after that one.
    */
   defer(rest: Work): void {
     if (this.#queue === NO_WORK) this.#queue = [];

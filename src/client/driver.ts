@@ -10,7 +10,7 @@ import { errorOfEnd, type CloseInfo, type SocketSource } from "../message/transp
 import type { Connection } from "../peer/connection.js";
 import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
-import { PROTOCOL, type LinkDelegate, type PackedLink } from "../session/link.js";
+import { PROTOCOL, type LinkDelegate, type NegotiatedLink } from "../session/link.js";
 import { Backoff, type DelayRange } from "./backoff.js";
 import { attemptConnection, type HandshakeResult, type ConnectAttempt, type ConnectPlan } from "./open.js";
 import { watchPage } from "./page.js";
@@ -29,7 +29,7 @@ export interface ClientPlan extends ConnectPlan, DelayRange {
   readonly retriesFirst: boolean;
   readonly heartbeat: HeartbeatTimes | undefined;
   /** The class of its link. */
-  readonly Link: typeof PackedLink;
+  readonly Link: typeof NegotiatedLink;
 }
 
 /** Delays are rounded up to multiples of this, because `base/shared-timer.ts` has one list for each length. */
@@ -43,7 +43,7 @@ function isPermanentFailure(error: unknown): boolean {
 /** Connects and reconnects one client. Its deadline limits the delay before an attempt, and then the attempt. */
 export class ClientDriver implements LinkDelegate, Expiring {
   declare deadline: number;
-  declare readonly link: PackedLink;
+  declare readonly link: NegotiatedLink;
   declare readonly freshAuth: SocketSource["freshAuth"];
   readonly #plan: ClientPlan;
   /** Runs while messages flow, if the other side answers pings. */

@@ -11,7 +11,7 @@ import type { Inbox } from "../socket/inbox.js";
 import { closeCode, StandardSocket, type StandardWebSocket } from "../socket/standard.js";
 import { publicUrl, type Attempt, type Credentials, type Given } from "./credentials.js";
 
-/** An open connection whose server has accepted the client. */
+/** An open socket whose server has accepted the client. */
 export interface HandshakeResult {
   readonly socket: Socket;
   /** The selected subprotocol; empty for none. */
@@ -22,7 +22,7 @@ export interface HandshakeResult {
   readonly takesAuth: boolean;
 }
 
-/** A connection that is being opened. */
+/** A socket that is being opened. */
 export interface OpeningSocket {
   readonly socket: Socket & Inbox;
   /** Resolves with the selected subprotocol when the socket is open; empty for none. Rejects with a `ConnectError`. */
@@ -33,7 +33,7 @@ export interface OpeningSocket {
   readonly abandon: () => void;
 }
 
-/** Opens a connection that offers `protocols`. `headers` are those of Node. */
+/** Opens a socket that offers `protocols`. `headers` are those of Node. */
 export type Open = (url: URL, protocols: string[], maxMessageBytes: number, headers?: unknown) => OpeningSocket;
 
 /** A server of `reciproc.v1` sends its hello together with the 101. A server that selects any subprotocol may never send a frame. */
@@ -56,17 +56,17 @@ export interface ConnectAttempt extends Attempt {
 export interface ConnectPlan {
   /** Gives the URL, the headers and `auth`. */
   readonly credentials: Credentials;
-  /** Whether `reciproc.v1` is offered. */
-  readonly link: "packed" | "plain";
+  /** Whether `reciproc.v1` is offered. Without it, and if the server does not choose it, the link sends plain frames. */
+  readonly offersV1: boolean;
   readonly dialect: Pick<CoreDialect, "subprotocol"> | undefined;
   readonly open: Open;
   readonly limits: EndpointLimits;
 }
 
 /** Returns the subprotocols to offer. */
-function offerOf({ link, dialect, credentials }: ConnectPlan, { session }: ConnectAttempt): string[] {
+function offerOf({ offersV1, dialect, credentials }: ConnectPlan, { session }: ConnectAttempt): string[] {
   const own = [PROTOCOL, session && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
-  return [...(link === "plain" ? [] : own), dialect?.subprotocol].filter((name) => typeof name === "string");
+  return [...(offersV1 ? own : []), dialect?.subprotocol].filter((name) => typeof name === "string");
 }
 
 /**
@@ -158,7 +158,7 @@ interface FailureEvent {
   readonly code?: number;
 }
 
-/** Opens a connection with the runtime's own WebSocket. Throws a `TypeError` if the runtime has none. */
+/** Opens a socket with the runtime's own WebSocket. Throws a `TypeError` if the runtime has none. */
 export const openStandard: Open = (url, protocols, maxMessageBytes) => {
   const { WebSocket } = globalThis as { WebSocket?: new (url: string, protocols: string[]) => StandardWebSocket };
   if (WebSocket === undefined) {

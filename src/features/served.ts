@@ -115,7 +115,7 @@ export class ServedStream {
     if (!isOpen(state)) this.#wake?.();
   }
 
-  /** Ends the stream with an error of its source, behind the queued values. If no value follows them, reports the error. */
+  /** Ends the stream with an error of its source, after the queued values. If no value follows them, reports the error. */
   #fail(error: unknown): void {
     const state = this.#state;
     if (isOpen(state)) this.#become({ name: "failed", error });

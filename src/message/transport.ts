@@ -28,7 +28,7 @@ export function errorOfEnd(what: string, { code, reason, error }: CloseInfo): Er
   return error === undefined ? new Error(`${what} with ${code}${reason && ` (${reason})`}`) : error;
 }
 
-/** Takes what a transport receives. A peer is one. None of its functions throws. */
+/** Takes what a transport receives. A `Connection` is one. None of its functions throws. */
 export interface Receiver {
   /** Takes one text: a message, a batch, or anything else, which is answered with -32700. */
   receive(text: string): void;
@@ -123,7 +123,7 @@ export interface Transport {
   start(receiver: Receiver): void;
   /** Sends one message. Returns false if nothing of it will be sent. Any other value, or none, means that it will be. Never throws. */
   send(text: string): unknown;
-  /** Ends the connection, behind what was sent before if the carrier can do that. `code`: 1000 by default. A second call does nothing. */
+  /** Ends the connection, after what was sent before if the carrier can do that. `code`: 1000 by default. A second call does nothing. */
   close(code?: number, reason?: string): void;
   /** Bytes that were given to `send` and that the system has not taken. Without it, a slow reader is not noticed. */
   readonly unsentBytes?: number;
@@ -151,7 +151,7 @@ export interface Link extends Transport {
   /** As `send`, for a message that goes to many peers: a link may write its frames, which are encoded once for all. */
   sendEncoded?(message: EncodedMessage): unknown;
   /**
-   * Right before `close`: sends why the receiver closes the link, if there is a way, behind the `queued` messages, which were not taken
+   * Right before `close`: sends why the receiver closes the link, if there is a way, after the `queued` messages, which were not taken
    * because the link was full.
    */
   sayBye?(bye: CloseInfo, queued: Iterable<[SendHandle, MessageText]>): void;

@@ -241,7 +241,7 @@ export class Flow implements Sink {
   }
 
   /**
-   * Sends what the application has queued until now, and what it sends meanwhile behind that. `rewrite` returns the text to send for a queued
+   * Sends what the application has queued until now, and what it sends meanwhile after that. `rewrite` returns the text to send for a queued
    * message, now that it is known what the other side understands; `undefined` if nothing is to be sent.
    */
   release(rewrite: (text: MessageText, handle: SendHandle) => MessageText | undefined): void {

@@ -13,7 +13,7 @@ import { UNKNOWN_LIMITS } from "../session/session.js";
 /** Longest frame with `auth`, in bytes of UTF-8. */
 export const MAX_AUTH_BYTES = 16 * 1024;
 
-/** A server's end of a connection that speaks `reciproc.v1`. Without a delegate, it has no session. */
+/** A server's end of a link that speaks `reciproc.v1`. Without a delegate, it has no session. */
 export class ServerLink extends NodeLink {
   /** Takes each later `auth` of the client. Set if the client has sent one on the present socket. */
   declare onAuth: ((auth: unknown) => void) | undefined;

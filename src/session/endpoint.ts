@@ -1,5 +1,5 @@
 /**
- * One end of a connection that speaks `reciproc.v1`, as a state machine without timers and clock. It takes frames by `frame`, and
+ * One end of a link that speaks `reciproc.v1`, as a state machine without timers and clock. It takes frames by `receiveFrame`, and
  * writes frames to the socket of its `Attachment`. `docs/PROTOCOL.md` defines the states and the ten rules of a session. A comment that
  * begins with "Rule" names the rule that its line keeps.
  */
@@ -19,9 +19,8 @@ const NO_SESSIONS = "the server keeps no sessions any more";
 const UNKNOWN_SESSION = "the server has no such session";
 
 /**
- * One end of one connection, from its first frame to its end, over one socket, or several one after the other. This class is the end of
- * a client, whose connections follow each other on it. `session/link.ts` gives it its sockets and its times, and `server/link.ts` adds
- * the parts of a server.
+ * The end of a client, which carries one connection after the other, each over one or more sockets. `session/link.ts` gives it its
+ * sockets and its times, and `server/link.ts` adds the parts of a server, whose end carries one connection.
  */
 export abstract class Endpoint {
   declare state: State;
@@ -319,7 +318,7 @@ export abstract class Endpoint {
 
   /** Reports to the other side, if that is reciproc, that so many messages to it were dropped: now, or when messages flow. */
   reportMissed(count: number): void {
-    // What is dropped behind the end belongs to no later connection of a client.
+    // What is dropped after the end belongs to no later connection of a client.
     if (this.state.kind === "ended") return;
     this.#missed += count;
     this.#sendMissed();

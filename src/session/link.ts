@@ -1,6 +1,6 @@
 /**
- * A connection that speaks `reciproc.v1`: an endpoint with sockets, timers and a receiver. `node-link.ts` adds what only the sockets of
- * Node have, and `server/link.ts` the parts of a server.
+ * A link whose ends have agreed to `reciproc.v1`, or to plain frames: an endpoint with sockets, timers and a receiver. `node-link.ts`
+ * adds what only the sockets of Node have, and `server/link.ts` the parts of a server.
  */
 import * as CloseCode from "../message/close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
@@ -53,8 +53,11 @@ export interface LinkDelegate extends SocketSource {
   acceptsBroadcast?(length: number): boolean;
 }
 
-/** Connections that speak `reciproc.v1`: one on a server, and on a client one after the other, each over its sockets. */
-export class PackedLink extends Endpoint implements Link, SocketHandler, Expiring {
+/**
+ * A link that speaks `reciproc.v1`, or plain JSON-RPC if the server does. That of a client carries one connection after the other, each
+ * over one or more sockets. That of a server carries one.
+ */
+export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Expiring {
   /** With a socket: the next check of a full one. Suspended: the expiry of the session. Ended: when a close must have followed the bye. */
   declare deadline: number;
   declare readonly delegate: LinkDelegate | undefined;
@@ -78,7 +81,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     this.socket?.start(this);
   }
 
-  /** Closes the socket, behind the bye. */
+  /** Closes the socket, after the bye. */
   close(code = CloseCode.Normal as number, reason = ""): void {
     this.#drop();
     // The socket of an ended connection is closing already, or the other side is about to close it.

@@ -1,11 +1,11 @@
-/** The packed link of Node and of tests, whose sockets bound the work of a tick, count their bytes, and know what was read. */
+/** The negotiated link of Node and of tests, whose sockets bound the work of a tick, count their bytes, and know what was read. */
 import type { ReadBudget } from "../base/read-budget.js";
 import { addTraffic, type CloseInfo, type Traffic } from "../message/transport.js";
-import { PackedLink } from "./link.js";
+import { NegotiatedLink } from "./link.js";
 import type { Attachment } from "./state.js";
 
-/** A packed link over sockets of Node. The sockets of a page have nothing of this. */
-export class NodeLink extends PackedLink {
+/** A negotiated link over sockets of Node. The sockets of a page have nothing of this. */
+export class NodeLink extends NegotiatedLink {
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
   budget: ReadBudget | undefined = undefined;
   /** The traffic of the earlier sockets. */
@@ -20,7 +20,7 @@ export class NodeLink extends PackedLink {
     return this.flowing?.socket.afterRead?.(then) === true;
   }
 
-  override attachSocket(...attached: Parameters<PackedLink["attachSocket"]>): Attachment {
+  override attachSocket(...attached: Parameters<NegotiatedLink["attachSocket"]>): Attachment {
     const [{ budget }] = attached;
     if (this.budget !== undefined && budget !== this.budget) budget?.adopt(this.budget);
     this.budget = budget;

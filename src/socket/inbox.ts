@@ -117,7 +117,7 @@ export abstract class Inbox implements Expiring {
     this.end({ code: Abnormal, reason: "" });
   }
 
-  /** Delivers queued frames, and the end behind them. */
+  /** Delivers queued frames, and the end after them. */
   protected deliver(items: readonly QueuedItem[]): void {
     for (const item of items)
       if (isFrame(item)) this.frame(item);

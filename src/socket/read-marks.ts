@@ -22,7 +22,7 @@ export class ReadMarks {
   #unanswered: number[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** `ping` sends a ping behind all earlier frames. */
+  /** `ping` sends a ping after all earlier frames. */
   constructor(ping: (payload: string) => void) {
     this.#ping = ping;
   }

@@ -46,7 +46,7 @@ export class Pipe {
     return this.#flow.isStopped || this.#flow.bytesPerSecond < Infinity ? this.#bytes : 0;
   }
 
-  /** Sends an item behind all others. */
+  /** Sends an item after all others. */
   push(bytes: number, arrive: () => void): void {
     const isFirst = this.#items.length === 0;
     if (isFirst) this.#countedAt = performance.now();

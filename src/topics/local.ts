@@ -91,7 +91,7 @@ class LocalTopics extends NodeTopics<LocalTopic> {
   /** Returns what a peer has missed since a position; `undefined` for a gap. */
   #since(name: string, peer: AnyPeer, since: Position, at: Position): readonly Publication[] | undefined {
     if (since.epoch === at.epoch && since.offset === at.offset) return [];
-    // A member has got live messages. Older ones would come behind them.
+    // A member has got live messages. Older ones would come after them.
     if (this.#host.membersOf(name).has(peer)) return undefined;
     const replay = new Replay(since, at.offset, this.#host.maxReplayLength);
     replay.take(this.#logs.read(name, since.offset, ALL));

@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { onTestFinished } from "vitest";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import type { LinkReceiver } from "../../src/message/transport.js";
-import { PackedLink } from "../../src/session/link.js";
+import { NegotiatedLink } from "../../src/session/link.js";
 import { UNKNOWN_SESSION } from "../../src/session/frames.js";
 import { unsentMarks } from "../../src/peer/flow.js";
 import { LiveFlow as Flow } from "../../src/features/live.js";
@@ -77,7 +77,7 @@ export function wrong(...names: string[]): [name: string, value: unknown][] {
 export const GREATEST = { maxMessageBytes: 2 ** 53 - 1, logFrames: 2 ** 53 - 1, logLength: 2 ** 53 - 1 };
 export const LEAST = { maxMessageBytes: 1, logFrames: 1, logLength: 1 };
 
-type Socket = NonNullable<PackedLink["socket"]>;
+type Socket = NonNullable<NegotiatedLink["socket"]>;
 
 /** The wire of an endpoint. The test sets how full it is. */
 export class TestWire implements Socket {
@@ -103,10 +103,10 @@ export class TestWire implements Socket {
 }
 
 /** The limits of an endpoint, and of the flow above it. */
-export type EndLimits = ConstructorParameters<typeof PackedLink>[0] & { readonly maxUnsentBytes: number };
+export type EndLimits = ConstructorParameters<typeof NegotiatedLink>[0] & { readonly maxUnsentBytes: number };
 
 /** Returns the flow above an endpoint, without a connection between them. */
-export function flowOver(endpoint: PackedLink, maxUnsentBytes: number, isDown: boolean): Flow {
+export function flowOver(endpoint: NegotiatedLink, maxUnsentBytes: number, isDown: boolean): Flow {
   return new Flow(
     {
       transport: endpoint,
@@ -127,11 +127,11 @@ export function flowOver(endpoint: PackedLink, maxUnsentBytes: number, isDown: b
 }
 
 /** What an endpoint reports, and its tick. */
-export type Reports = Pick<PackedLink, "tick" | "receivePack" | "socketFull" | "flows" | "reportEnd" | "discarded"> &
+export type Reports = Pick<NegotiatedLink, "tick" | "receivePack" | "socketFull" | "flows" | "reportEnd" | "discarded"> &
   Pick<LinkReceiver, "missed" | "drained"> & { confirmed?(): void };
 
 /** Returns a class of endpoints that report to the test. */
-export function reporting<T extends new (...args: any[]) => PackedLink>(Base: T) {
+export function reporting<T extends new (...args: any[]) => NegotiatedLink>(Base: T) {
   return class extends Base {
     declare readonly tick: Reports["tick"];
     declare protected readonly reports: Reports;
@@ -148,8 +148,8 @@ export function reporting<T extends new (...args: any[]) => PackedLink>(Base: T)
     override receivePack = (messages: unknown[]): void => this.reports.receivePack(messages);
     override socketFull = (): void => this.reports.socketFull();
     override flows = (isResumed: boolean): void => this.reports.flows(isResumed);
-    override reportEnd = (...of: Parameters<PackedLink["reportEnd"]>): void => this.reports.reportEnd(...of);
-    override discarded = (...of: Parameters<PackedLink["discarded"]>): void => this.reports.discarded(...of);
+    override reportEnd = (...of: Parameters<NegotiatedLink["reportEnd"]>): void => this.reports.reportEnd(...of);
+    override discarded = (...of: Parameters<NegotiatedLink["discarded"]>): void => this.reports.discarded(...of);
     override confirmed = (): void => this.reports.confirmed?.();
     /** No flow ends a connection here because of a slow reader. */
     override get unsentBytes(): number {
@@ -158,11 +158,11 @@ export function reporting<T extends new (...args: any[]) => PackedLink>(Base: T)
   };
 }
 
-const ClientEndpoint = reporting(PackedLink);
+const ClientEndpoint = reporting(NegotiatedLink);
 
 /** A client's endpoint. The test is its server, its socket and the end of each tick. */
 export class ClientEnd implements Reports {
-  readonly endpoint: PackedLink;
+  readonly endpoint: NegotiatedLink;
   readonly flow: Flow;
   wire = new TestWire();
   /** The values of the received messages, and the reports of missed ones, in order. Of a message with a number, that. */
