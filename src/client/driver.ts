@@ -35,10 +35,7 @@ export interface ClientPlan extends ConnectPlan, DelayRange {
 /** Delays are rounded up to multiples of this, because `base/shared-timer.ts` has one list for each length. */
 const STEP_MS = 10;
 
-/** Returns true if a connection attempt must not be repeated: the server refused this client, or the runtime refused to connect. */
-function isPermanentFailure(error: unknown): boolean {
-  return !(error instanceof ConnectError) || error.status === 401 || error.status === 403;
-}
+
 
 /** Connects and reconnects one client. Its deadline limits the delay before an attempt, and then the attempt. */
 export class ClientDriver implements LinkDelegate, Expiring {
@@ -135,7 +132,9 @@ export class ClientDriver implements LinkDelegate, Expiring {
       } catch (error) {
         if (this.#isOver) return;
         isFresh = !isFresh && credentials.mayChange && (error as ConnectError).status === 401;
-        const isLast = isPermanentFailure(error) || (this.#endsByFailure && session === undefined);
+        // Any other error is of the runtime, which refuses to connect.
+        const mayRetry = error instanceof ConnectError && CloseCode.shouldRetry(error.status);
+        const isLast = !mayRetry || (this.#endsByFailure && session === undefined);
         if (isLast && !isFresh) {
           this.#isOver = true;
           const { status, message } = error as ConnectError;

@@ -3,6 +3,7 @@
  * reconnects. Codes from 4400 to 4599 stand for an HTTP status, and 4400, 4413 and 4429 also for a standard code where that cannot be
  * sent.
  */
+import { expected } from "./errors.js";
 
 /** The application closed the connection. */
 export const Normal = 1000;
@@ -64,17 +65,33 @@ export function endsSession(code: number): boolean {
     code === 1003 ||
     (code >= 1007 && code <= 1010) ||
     code === TryAgainLater ||
-    isPermanent(code)
+    refusesClient(code)
   );
 }
 
-/** Returns true if a client reconnects after its connection has ended with this code. 1000 was on purpose, and 44xx would come again. */
+/** Returns true if a client reconnects after its connection has ended with this code (C-29). 1000 was on purpose. */
 export function shouldReconnect(code: number): boolean {
-  return code !== Normal && !isPermanent(code);
+  return code !== Normal && !refusesClient(code);
 }
 
-function isPermanent(code: number): boolean {
+/**
+ * Returns true if a client tries again after an attempt that was refused with this HTTP status (C-29). A proxy sends most of them while
+ * its server is away.
+ */
+export function shouldRetry(status: number | undefined): boolean {
+  return status !== 401 && status !== 403;
+}
+
+function refusesClient(code: number): boolean {
   return code >= 4400 && code < 4500;
+}
+
+/** Returns the reason of a close, cut. Throws a `TypeError` for a close that an application may not send (C-10). */
+export function checkClose(code: unknown, reason: unknown): string {
+  if (code !== Normal && !(Number.isInteger(code) && (code as number) >= 3000 && (code as number) <= 4999))
+    throw expected("code", "1000 or from 3000 to 4999", code);
+  if (typeof reason !== "string") throw expected("reason", "a string", reason);
+  return cutReason(reason);
 }
 
 /** Cuts a close reason at 123 bytes of UTF-8 (RFC 6455, section 5.5), between characters. */

@@ -25,6 +25,7 @@ import type {
   WebStream,
 } from "../contract/contract.js";
 import type { Dialect } from "./dialect.js";
+import { checkClose } from "../message/close-codes.js";
 import { shownAs } from "../message/codec.js";
 import { afterFailed, expected } from "../message/errors.js";
 import type { PeerLimits } from "../message/limits.js";
@@ -462,14 +463,11 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * Closes the connection, and resolves when it has ended. If the other side does not complete the close within 5 s, the
    * connection ends with 1006. Pending calls reject at once with `ConnectionLostError`, and the
    * `signal` of every running handler aborts. `reason` is cut at 123 bytes. Rejects with a `TypeError`, and closes nothing,
-   * when `code` is neither 1000 nor 3000 to 4999: the others are not an application's to send (RFC 6455, section 7.4).
+   * when `code` is neither 1000 nor 3000 to 4999: the others are not an application's to send (RFC 6455, section 7.4). Send none of
+   * 4000 to 4099, which have a meaning in `reciproc.v1`.
    */
   async close(code = 1000, reason = ""): Promise<void> {
-    if (code !== 1000 && !(Number.isInteger(code) && code >= 3000 && code <= 4999)) {
-      throw expected("code", "1000 or from 3000 to 4999", code);
-    }
-    if (typeof reason !== "string") throw expected("reason", "a string", reason);
-    this.#connection.close({ code, reason });
+    this.#connection.close({ code, reason: checkClose(code, reason) });
     await this.closed;
   }
 

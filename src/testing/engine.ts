@@ -422,7 +422,7 @@ export function describeEngine(
         expect(await handle.request("add", [1, 2])).toEqual(3);
         const pending = handle.request("never").catch((error: unknown) => error);
         await expectSoon(() => ann.client.stats().running, 1);
-        await handle.close(4001, "moved");
+        await handle.close(4100, "moved");
         const error = await pending;
         expect([error instanceof ConnectionLostError, (error as ConnectionLostError).outcome]).toEqual([
           true,

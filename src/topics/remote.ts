@@ -1,6 +1,6 @@
 /** Peers of any node, as an application holds them. */
 import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../contract/contract.js";
-import { cutReason } from "../message/close-codes.js";
+import { checkClose } from "../message/close-codes.js";
 import { encodeNotification, shownAs } from "../message/codec.js";
 import { expected, failed } from "../message/errors.js";
 import { member } from "../message/message.js";
@@ -89,13 +89,7 @@ export const principalName = must<string>(
   isPrincipal,
 );
 
-/** Returns the reason of a close, cut. Throws a `TypeError` for a close that an application may not send. */
-function checkClose(code: unknown, reason: unknown): string {
-  if (code !== 1000 && !(Number.isInteger(code) && (code as number) >= 3000 && (code as number) <= 4999))
-    throw expected("code", "1000 or from 3000 to 4999", code);
-  if (typeof reason !== "string") throw expected("reason", "a string", reason);
-  return cutReason(reason);
-}
+
 
 /** A peer of any node: the peer, a handle of it, or its id. */
 export type PeerReference<P> = P | RemotePeer | string;
