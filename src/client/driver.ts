@@ -207,7 +207,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   // Reports of the link.
 
-  flows(): void {
+  ready(): void {
     const { state, isReciproc } = this.link;
     this.#hadHello ||= isReciproc;
     this.#hadSession ||= state.session !== undefined;

@@ -53,13 +53,13 @@ export class ServerLink extends NodeLink {
       if (limits === undefined) return this.fail("`limits` of a hello break their rules");
       session.theirs = limits;
       this.confirmed();
-      return this.flow(at, "live", session);
+      return this.startMessages(at, "live", session);
     }
     if (session !== undefined) {
       this.sendData(at, undefined, Infinity);
       this.delegate?.dropped?.();
     }
-    this.flow(at, "sessionless");
+    this.startMessages(at, "sessionless");
   }
 
   /**
@@ -82,7 +82,7 @@ export class ServerLink extends NodeLink {
     this.takesBytes = this.limits.bytes === true && bytes === true;
     this.write([JSON.stringify({ resumed: { token: makeToken(), received: session.ack() } })]);
     session.rewind(received);
-    this.flow(at, "live", session);
+    this.startMessages(at, "live", session);
     socket.start(this);
   }
 

@@ -50,8 +50,8 @@ export abstract class Endpoint {
   abstract receivePack(messages: unknown[]): void;
   /** Something waits because the wire is full. When that has drained, the subclass calls `drain`. */
   abstract socketFull(): void;
-  /** Messages flow. `isResumed`: for the first time on this connection, or again. */
-  abstract flows(isResumed: boolean): void;
+  /** Messages flow. `wasSuspended`: the receiver has queued its messages until now. */
+  abstract reportReady(wasSuspended: boolean): void;
   /** The connection has ended. `isRemote`: the other side ended it, and closes the socket. */
   abstract reportEnd(end: CloseInfo, isRemote: boolean): void;
   /**
@@ -105,7 +105,7 @@ export abstract class Endpoint {
     at.hello = hello;
     if (hello !== undefined) this.#receiveServerHello(at, hello, isAwaited);
     else if (at.session !== undefined) this.#discard(NO_SESSIONS, at, isAgreed);
-    else this.flow(at, isAgreed ? "undecided" : "plain");
+    else this.startMessages(at, isAgreed ? "undecided" : "plain");
   }
 
   /** Drops the attachment: its socket is lost or superseded. `end` has the close code. */
@@ -213,7 +213,7 @@ export abstract class Endpoint {
       if (session !== undefined) return this.#discard(NO_SESSIONS, at);
       this.#flushMessages();
       this.write([Frames.serverHello(undefined, this.limits.bytes)]);
-      this.flow(at, "sessionless");
+      this.startMessages(at, "sessionless");
     } else if (session === undefined) this.#open(at, offer, isAwaited);
     // Rule 1: a returning client sends `resume`, and nothing else until `resumed`.
     else this.write([JSON.stringify({ resume: session.resume(this.limits) })]);
@@ -230,7 +230,7 @@ export abstract class Endpoint {
     this.#flushMessages();
     at.owesHello = true;
     if (isAwaited) this.write([]);
-    this.flow(at, "live", new Session(this.limits, offered));
+    this.startMessages(at, "live", new Session(this.limits, offered));
   }
 
   /** Client: takes the response to `resume`. Any other data frame would belong to no session (rule 1). */
@@ -247,7 +247,7 @@ export abstract class Endpoint {
     session.token = resumed.token;
     this.#sendAck(at, session);
     session.rewind(resumed.received);
-    this.flow(at, "live", session);
+    this.startMessages(at, "live", session);
   }
 
   #receiveAck(at: Attachment, count: unknown): void {
@@ -418,22 +418,22 @@ export abstract class Endpoint {
   }
 
   /** Sends logged messages, and reports that messages flow. */
-  protected flow(at: Attachment, kind: AttachedKind, session?: Session): void {
-    const isResumed = at.kind === "resuming";
+  protected startMessages(at: Attachment, kind: AttachedKind, session?: Session): void {
+    const wasSuspended = at.kind === "resuming";
     at.kind = kind;
     at.session = session;
-    this.#sendWaiting(at, isResumed);
-    this.flows(isResumed);
+    this.#sendWaiting(at, wasSuspended);
+    this.reportReady(wasSuspended);
   }
 
   /**
    * Sends the logged frames (rule 5), until the wire is full. Reports when messages are taken again, which follow. A receiver that is
    * suspended sends them when it is resumed.
    */
-  #sendWaiting(at: Attachment, isSuspended = false): void {
+  #sendWaiting(at: Attachment, wasSuspended = false): void {
     this.sendData(at);
     this.#sendMissed();
-    if (!isSuspended && this.withRoom() !== undefined) this.receiver!.drained();
+    if (!wasSuspended && this.withRoom() !== undefined) this.receiver!.drained();
   }
 
   /**

@@ -34,7 +34,7 @@ const PACK_MESSAGES = 16;
 /** The object that gives a link its sockets: the driver of a client, or the sessions of a server. */
 export interface LinkDelegate extends SocketSource {
   /** Reports that messages flow on the present socket. */
-  flows?(): void;
+  ready?(): void;
   /** Reports that the link has lost its socket, because of `end`, and waits for another. Called after the receiver was notified. */
   suspended?(end: CloseInfo): void;
   /** Reports that the session cannot be resumed any more. May be called twice. */
@@ -204,12 +204,12 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
     for (const message of messages) if (this.state.kind !== "ended") receiver.dispatch(message);
   }
 
-  flows(isResumed: boolean): void {
+  reportReady(wasSuspended: boolean): void {
     this.#stopTimer();
     if (this.unsentBytes >= this.limits.highWaterBytes) this.socketFull();
-    this.delegate?.flows?.();
-    // `onOpen` runs inside `flows`, and may have ended the socket.
-    if (isResumed && this.flowing !== undefined) this.receiver!.resumed();
+    this.delegate?.ready?.();
+    // `onOpen` runs inside `ready`, and may have ended the socket.
+    if (wasSuspended && this.flowing !== undefined) this.receiver!.resumed();
   }
 
   reportEnd(end: CloseInfo, isRemote: boolean): void {

@@ -15,9 +15,9 @@ export interface EndpointLimits extends SessionLimits {
 
 /** The states of a connection with an attachment. `docs/PROTOCOL.md` defines those of a session. */
 export type AttachedKind =
-  /** Client: `resumed` has not come, or the first frame of the socket is not known. Messages are queued. */
+  /** A client waits for `resumed`, or the link has only just got the socket. Messages are queued. */
   | "resuming"
-  /** Client: the server's first frame decides. */
+  /** Client: it has read no frame yet, which decides. Messages are sent in plain frames. */
   | "undecided"
   /** Server: its hello is sent, and the client's may come. A server that keeps sessions has offered one. */
   | "greeting"

@@ -225,7 +225,7 @@ describe("a server's hello", () => {
   it.each(wrong("token", "ttlMs", "limits", "route"))("closes with 1002 if it has a wrong %s: %j", (name, value) => {
     const end = opening();
     end.receive(hello({ ...OFFER, [name]: value }));
-    expect(end.events).toMatchObject(["flows", { ended: 1002 }]);
+    expect(end.events).toMatchObject(["ready", { ended: 1002 }]);
     expect(end.wire.take()).toEqual([]);
   });
 

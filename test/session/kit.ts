@@ -127,7 +127,7 @@ export function flowOver(endpoint: NegotiatedLink, maxUnsentBytes: number, isDow
 }
 
 /** What an endpoint reports, and its tick. */
-export type Reports = Pick<NegotiatedLink, "tick" | "receivePack" | "socketFull" | "flows" | "reportEnd" | "discarded"> &
+export type Reports = Pick<NegotiatedLink, "tick" | "receivePack" | "socketFull" | "reportReady" | "reportEnd" | "discarded"> &
   Pick<LinkReceiver, "missed" | "drained"> & { confirmed?(): void };
 
 /** Returns a class of endpoints that report to the test. */
@@ -147,7 +147,7 @@ export function reporting<T extends new (...args: any[]) => NegotiatedLink>(Base
     }
     override receivePack = (messages: unknown[]): void => this.reports.receivePack(messages);
     override socketFull = (): void => this.reports.socketFull();
-    override flows = (isResumed: boolean): void => this.reports.flows(isResumed);
+    override reportReady = (wasSuspended: boolean): void => this.reports.reportReady(wasSuspended);
     override reportEnd = (...of: Parameters<NegotiatedLink["reportEnd"]>): void => this.reports.reportEnd(...of);
     override discarded = (...of: Parameters<NegotiatedLink["discarded"]>): void => this.reports.discarded(...of);
     override confirmed = (): void => this.reports.confirmed?.();
@@ -261,9 +261,9 @@ export class ClientEnd implements Reports {
     schedule: () => void (this.isDue = true),
   };
 
-  flows(isResumed: boolean): void {
-    this.events.push("flows");
-    if (isResumed) this.flow.resumed();
+  reportReady(wasSuspended: boolean): void {
+    this.events.push("ready");
+    if (wasSuspended) this.flow.resumed();
   }
 
   reportEnd({ code, reason, ...more }: CloseInfo, isRemote: boolean): void {

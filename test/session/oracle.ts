@@ -261,8 +261,8 @@ export abstract class End implements Reports {
     this.outgoing.drained();
   }
 
-  flows(isResumed: boolean): void {
-    if (isResumed) this.outgoing.resumed();
+  reportReady(wasSuspended: boolean): void {
+    if (wasSuspended) this.outgoing.resumed();
   }
 
   suspended(): void {}
@@ -293,9 +293,9 @@ export class ClientEnd extends End {
     this.hello = undefined;
   }
 
-  override flows(isResumed: boolean): void {
+  override reportReady(wasSuspended: boolean): void {
     this.hadSession ||= this.session !== undefined;
-    super.flows(isResumed);
+    super.reportReady(wasSuspended);
   }
 
   override over({ code }: CloseInfo): void {
