@@ -74,8 +74,8 @@ export interface ReconnectOptions {
   /** Whether `connect` also retries until the first connection is open and its `onOpen` done. Default false. */
   initial?: boolean | undefined;
   /**
-   * The first attempt has no delay. The second has one from `minDelayMs` to twice that, in milliseconds. Both double with each further
-   * attempt, until the longer one is `maxDelayMs`. Default 250.
+   * The first attempt after a loss has no delay. The second has one from `minDelayMs` to twice that, in milliseconds. Both double with
+   * each further attempt, until the longer one is `maxDelayMs`. Default 250.
    */
   minDelayMs?: number | undefined;
   /** The longest delay, in milliseconds, at least twice `minDelayMs`, and finite. Default 5,000, or twice `minDelayMs` if that is more. */
@@ -106,6 +106,7 @@ function checkReconnect(
 const RECONNECT_OPTIONS = {
   initial: optional(oneOf(true, false), false),
   minDelayMs: optional(finite, DEFAULT_DELAYS.minDelayMs),
+  // The default depends on `minDelayMs`.
   maxDelayMs: optional(finite),
 };
 

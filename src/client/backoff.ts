@@ -6,16 +6,19 @@ import { MAX_RETRY_MS } from "../session/frames.js";
 
 /** The range of the delays, in milliseconds. */
 export interface DelayRange {
-  /** The first delay is zero, and the second from this to twice this. */
+  /** The first delay is 0. The second is random, from this to twice this. */
   readonly minDelayMs: number;
   /** No delay is longer. At least twice `minDelayMs`. */
   readonly maxDelayMs: number;
 }
 
-/** The range unless the application says another. */
+/** The range of `follow` and `presence`, and of a client without `reconnect: { minDelayMs, maxDelayMs }`. */
 export const DEFAULT_DELAYS: DelayRange = { minDelayMs: 250, maxDelayMs: 5_000 };
 
-/** A success that lasted this long resets the delays. */
+/**
+ * A success that lasted this long resets the delays, whatever the range is. A shorter one does not, so that a server which ends each
+ * connection soon is asked less and less often.
+ */
 const STABLE_MS = 5_000;
 
 /** The delays of one loop of attempts. */

@@ -15,7 +15,7 @@ export interface Attempt {
 export type Supplied<T> = T | ((attempt: Attempt) => T | PromiseLike<T>);
 
 /** The credentials of one attempt. */
-export interface Given {
+export interface AttemptCredentials {
   readonly url: URL;
   /** Headers of the upgrade request, in Node. */
   readonly headers: unknown;
@@ -29,7 +29,7 @@ export class Credentials {
   publicUrl = "";
   /** The error of the last attempt whose functions failed. */
   declare failure: ConnectError | undefined;
-  readonly #sources: readonly unknown[];
+  readonly #sources: readonly [url: unknown, headers: unknown, auth: unknown];
   /** Whether the client has an `auth`. */
   declare readonly offersAuth: boolean;
 
@@ -49,7 +49,7 @@ export class Credentials {
    * Returns the credentials of an attempt, which may resume a session with a `route`. Rejects with a `ConnectError` whose cause is what
    * a function threw.
    */
-  async of({ number, reason }: Attempt, route?: string): Promise<Given> {
+  async forAttempt({ number, reason }: Attempt, route?: string): Promise<AttemptCredentials> {
     try {
       const values = this.#sources.map((source) => valueOf(source, { number, reason }));
       const [given, headers, auth] = await Promise.all(values);
@@ -62,8 +62,9 @@ export class Credentials {
   }
 
   /** Returns a fresh `auth` for an open connection, as JSON. */
-  async auth(): Promise<string> {
-    return encode(await valueOf(this.#sources[2], { number: 0 }));
+  async freshAuth(): Promise<string> {
+    const [, , auth] = this.#sources;
+    return encode(await valueOf(auth, { number: 0 }));
   }
 }
 

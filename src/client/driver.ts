@@ -47,8 +47,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #heartbeat: Heartbeat | undefined;
   readonly #backoff: Backoff;
   #peer!: AnyPeer;
-  /** The present socket with what its server said; `undefined` while there is none. Then `#connect` runs. */
-  #opened: HandshakeResult | undefined;
+  /** Whether the server of the present socket takes `auth`; `undefined` while there is no socket, and `#connect` runs. */
+  #takesAuth: boolean | undefined;
   /** The newest connection attempt. */
   #attempt: ConnectAttempt | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
@@ -74,7 +74,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#backoff = new Backoff(plan);
     const { credentials } = plan;
     if (credentials.offersAuth)
-      this.freshAuth = async () => (this.#opened?.takesAuth === true ? credentials.auth() : undefined);
+      this.freshAuth = async () => (this.#takesAuth === true ? credentials.freshAuth() : undefined);
     this.link = new plan.Link(plan.limits, plan.reconnects !== false, this);
   }
 
@@ -96,8 +96,6 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#ignorePage = watchPage(wake, offline, () =>
       endPeer(peer, { code: CloseCode.GoingAway, reason: "the page is left" }),
     );
-    // Uses up the delay of 0, which belongs to the first attempt.
-    this.#backoff.nextDelayMs();
     void this.#connect();
   }
 
@@ -112,12 +110,14 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /**
    * Connects, until there is a socket, the server refuses this client, or the peer is closed. Backs off before each attempt, except
-   * the first of all, which has no `reason`. After a 401, makes one more attempt at once if that may have fresh credentials.
+   * the first of all, which has no `reason` and uses up the delay of 0. After a 401, makes one more attempt at once if that may have
+   * fresh credentials.
    */
   async #connect(reason?: Error | CloseInfo): Promise<void> {
     const { credentials } = this.#plan;
     for (let isFresh = false; ;) {
-      if (reason !== undefined) await this.#backOff(reason, isFresh);
+      const delayMs = isFresh ? 0 : this.#backoff.nextDelayMs(this.#retryMs);
+      if (reason !== undefined) await this.#backOff(reason, delayMs);
       if (this.#isOver) return;
       const { session } = this.link.state;
       const number = ++this.#attempts;
@@ -125,9 +125,9 @@ export class ClientDriver implements LinkDelegate, Expiring {
       try {
         this.#attempt = attempt;
         setDeadline(this, this.#plan.openTimeoutMs);
-        const opened = await attemptConnection(this.#plan, attempt);
-        if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
-        else this.#attach(opened, session !== undefined);
+        const result = await attemptConnection(this.#plan, attempt);
+        if (this.#isOver) result.socket.discard(CloseCode.Superseded, "the peer is closed");
+        else this.#attach(result, session !== undefined);
         return;
       } catch (error) {
         if (this.#isOver) return;
@@ -161,10 +161,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   /**
    * Resolves after the delay before the next attempt. Resolves earlier if the peer is closed, at `reconnect`, and if the page is shown
    * during a delay that no server asked for.
-   * An attempt with fresh credentials has no delay.
    */
-  async #backOff(reason: Error | CloseInfo, isFresh: boolean): Promise<void> {
-    const delayMs = isFresh ? 0 : this.#backoff.nextDelayMs(this.#retryMs);
+  async #backOff(reason: Error | CloseInfo, delayMs: number): Promise<void> {
     const ms = Math.ceil(delayMs / STEP_MS) * STEP_MS;
     const delay = new Promise<void>((resolve) => {
       this.#skipDelay = resolve;
@@ -183,7 +181,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const { openTimeoutMs, credentials } = this.#plan;
     const reason = `not open within ${openTimeoutMs} ms`;
     if (this.#skipDelay !== undefined) this.#skipDelay();
-    else if (this.#opened === undefined) this.#attempt!.onAbort?.(reason);
+    else if (this.#takesAuth === undefined) this.#attempt!.onAbort?.(reason);
     else if (this.link.flowing === undefined) this.link.dropSocket(reason);
     else {
       // An `onOpen` that awaits a call by the peer never ends.
@@ -193,10 +191,9 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   /** Gives a new socket to the link. `isAwaited`: as in `Endpoint.begin`. */
-  #attach(opened: HandshakeResult, isAwaited: boolean): void {
-    this.#opened = opened;
+  #attach({ socket, protocol, hello, takesAuth }: HandshakeResult, isAwaited: boolean): void {
+    this.#takesAuth = takesAuth;
     const { link } = this;
-    const { socket, protocol, hello } = opened;
     const isFirst = this.#peer.state === "connecting";
     // If the server sent a hello on an earlier socket, its first frame must be a hello again.
     const isAgreed = protocol === PROTOCOL && (hello !== undefined || !this.#hadHello);
@@ -224,8 +221,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   suspended(end: CloseInfo): void {
     this.#retryMs = end.retryMs;
     // While `#connect` runs, it gives its socket to the next connection.
-    if (this.#opened === undefined) return;
-    this.#opened = undefined;
+    if (this.#takesAuth === undefined) return;
+    this.#takesAuth = undefined;
     this.#stopHeartbeat();
     void this.#connect(end);
   }
@@ -273,6 +270,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   /** Messages flow, and `onOpen` is done: the attempt has succeeded. */
   #recordOpen(): void {
     clearDeadline(this);
+    // The first loss of a peer has no delay, however soon it comes.
     if (this.#peer.state === "connecting") this.#backoff.reset();
     this.#backoff.succeeded();
     this.#attempts = 0;

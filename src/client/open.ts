@@ -9,7 +9,7 @@ import { PROTOCOL } from "../session/link.js";
 import type { EndpointLimits } from "../session/state.js";
 import type { Inbox } from "../socket/inbox.js";
 import { closeCode, StandardSocket, type StandardWebSocket } from "../socket/standard.js";
-import { publicUrl, type Attempt, type Credentials, type Given } from "./credentials.js";
+import { publicUrl, type Attempt, type Credentials, type AttemptCredentials } from "./credentials.js";
 
 /** An open socket whose server has accepted the client. */
 export interface HandshakeResult {
@@ -79,7 +79,7 @@ export async function attemptConnection(plan: ConnectPlan, attempt: ConnectAttem
   const offer = offerOf(plan, attempt);
   let opening: OpeningSocket | undefined;
   let isAbandoned = false;
-  const connect = async ({ url, headers, auth }: Given, protocols: string[]): Promise<HandshakeResult> => {
+  const connect = async ({ url, headers, auth }: AttemptCredentials, protocols: string[]): Promise<HandshakeResult> => {
     opening = open(url, protocols, limits.maxMessageBytes, headers);
     const { socket, opened } = opening;
     const protocol = await opened;
@@ -94,7 +94,7 @@ export async function attemptConnection(plan: ConnectPlan, attempt: ConnectAttem
     return { socket, protocol, hello, takesAuth };
   };
   const start = async (): Promise<HandshakeResult> => {
-    const given = await credentials.of(attempt, attempt.session?.route);
+    const given = await credentials.forAttempt(attempt, attempt.session?.route);
     if (isAbandoned) throw new Error();
     try {
       return await connect(given, offer);

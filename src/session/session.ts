@@ -35,7 +35,7 @@ export class Session {
   /** Client: by which a load balancer finds the server of the session. */
   declare route: string | undefined;
   /** Client: the number of attempts to resume the session. */
-  declare attempt: number;
+  declare resumeAttempts: number;
   readonly #limits: SessionLimits;
   #log = NO_FRAMES;
   /** The number of the last frame that was written to any earlier wire. */
@@ -50,7 +50,7 @@ export class Session {
     this.token = offered.token!;
     this.theirs = offered.limits;
     this.route = offered.route;
-    this.received = this.last = this.logLength = this.attempt = 0;
+    this.received = this.last = this.logLength = this.resumeAttempts = 0;
     this.next = 1;
   }
 
@@ -119,7 +119,7 @@ export class Session {
   resume(limits: SessionLimits & Pick<ResumeFrame, "bytes">): ResumeFrame {
     const received = this.ack();
     // Rule 3: attempts grow.
-    return { token: this.token, received, attempt: ++this.attempt, limits: pickLimits(limits), bytes: limits.bytes };
+    return { token: this.token, received, attempt: ++this.resumeAttempts, limits: pickLimits(limits), bytes: limits.bytes };
   }
 
   /** Returns true if the other side can have received that many frames: not fewer than it acknowledged, and not more than were sent (rule 5). */
