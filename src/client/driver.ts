@@ -241,7 +241,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   control(frame: object): void {
-    connectionOf(this.#peer).parts.find("renewal")?.frame(frame);
+    connectionOf(this.#peer).parts.find("renewal")?.receiveFrame(frame);
   }
 
   #stopHeartbeat(): void {

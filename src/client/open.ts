@@ -127,14 +127,14 @@ function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const expire = (): void => {
       // The link reads a frame that comes later.
-      socket.first(() => false);
+      socket.onFirstFrame(() => false);
       resolve(undefined);
     };
     const wait = { deadline: 0, expire };
     setDeadline(wait, waitMs);
     const refuse = (reason: string, details?: object): void =>
       reject(new ConnectError(publicUrl(url), reason, details));
-    socket.first((first) => {
+    socket.onFirstFrame((first) => {
       clearDeadline(wait);
       if (typeof first !== "string") {
         if (waitMs === Infinity) refuse(`closed with ${first.code} before its first frame`);

@@ -74,7 +74,7 @@ export interface NamedParts {
     /** As `peer.reauthenticate`. */
     reauthenticate(options?: CallOptions): Promise<void>;
     /** Takes a control frame of the server. */
-    frame(frame: object): void;
+    receiveFrame(frame: object): void;
   };
   live: {
     /**

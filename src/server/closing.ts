@@ -15,7 +15,7 @@ export function cutLater(connection: GateSocket): void {
 }
 
 /** The handler of a socket that is being closed. */
-export const IGNORE: SocketHandler = { frame() {}, closed() {} };
+export const IGNORE: SocketHandler = { receiveFrame() {}, closed() {} };
 
 /** Closes a socket, and ignores its further frames. Cuts the reason at the length that a close frame can carry. */
 export function closeIgnored(socket: Socket, code: number, reason: string): void {

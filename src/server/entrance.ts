@@ -21,7 +21,7 @@ import {
   byeFrame,
   helloOf,
   readBye,
-  UNKNOWN_SESSION,
+  RESUME_REFUSED,
   RESUME_OFFER,
   resumeOf,
   type Bye,
@@ -274,7 +274,7 @@ abstract class Arrival implements SocketHandler, Expiring {
   /** Sends the hello of the server, and reads what the client answers. */
   abstract start(): void;
 
-  abstract frame(text: string): void;
+  abstract receiveFrame(text: string): void;
 
   closed(): void {
     this.settle();
@@ -322,7 +322,7 @@ class AuthArrival extends Arrival {
     socket.start(this);
   }
 
-  frame(text: string): void {
+  receiveFrame(text: string): void {
     const hello = helloOf(text);
     if (hello === undefined || this.#isAsking)
       return this.close({ code: CloseCode.ProtocolError, reason: "not one hello with `auth`" });
@@ -403,7 +403,7 @@ class ResumeArrival extends Arrival {
     socket.start(this);
   }
 
-  frame(text: string): void {
+  receiveFrame(text: string): void {
     const { admission } = this.client;
     if (admission !== undefined && admission.expiresAt <= performance.now())
       return this.close({ code: CloseCode.Expired, reason: EXPIRED });
@@ -438,7 +438,7 @@ class ResumeArrival extends Arrival {
     const link = this.#sessions.begin(socket, admission?.principal, this.#token);
     this.entrance.accept(this.client, link);
     // A listener of `peer` may have ended the socket.
-    if (link.socket === socket) link.frame(hello);
+    if (link.socket === socket) link.receiveFrame(hello);
   }
 
   #resume(resume: ResumeFrame | undefined): void {
@@ -464,7 +464,7 @@ class ResumeArrival extends Arrival {
     const bye = this.#byeFor(this.entrance.checkSlot());
     if (bye !== undefined) return this.close(bye);
     this.#isRefused = true;
-    this.client.socket.send(UNKNOWN_SESSION);
+    this.client.socket.send(RESUME_REFUSED);
   }
 
   /** Reports a refusal, if there is one. Returns the bye for the client. */

@@ -5,7 +5,7 @@ import { member } from "../message/message.js";
 import { Frame, type EncodedMessage } from "../message/transport.js";
 import type { Socket } from "../socket/socket.js";
 import type { Attachment, EndpointLimits } from "../session/state.js";
-import { helloOf, limitsOf, says, serverHello, type ResumeFrame } from "../session/frames.js";
+import { helloOf, limitsOf, says, sessionlessHello, type ResumeFrame } from "../session/frames.js";
 import type { LinkDelegate } from "../session/link.js";
 import { NodeLink } from "../session/node-link.js";
 import { UNKNOWN_LIMITS } from "../session/session.js";
@@ -29,19 +29,19 @@ export class ServerLink extends NodeLink {
     this.onAuth = undefined;
   }
 
-  override frame(text: string): void {
+  override receiveFrame(text: string): void {
     const { state } = this;
     this.#frameLength = text.length;
     this.#lastFrame = undefined;
     const hello = state.kind === "greeting" ? helloOf(text) : undefined;
-    if (hello === undefined) super.frame(text);
+    if (hello === undefined) super.receiveFrame(text);
     else this.#receiveClientHello(state as Attachment, hello);
   }
 
-  override bytes(frame: Uint8Array): boolean {
+  override receiveBinary(frame: Uint8Array): boolean {
     this.#frameLength = frame.length;
     this.#lastFrame = undefined;
-    return super.bytes(frame);
+    return super.receiveBinary(frame);
   }
 
   /** Takes the client's hello, which accepts or declines the offered session. */
@@ -57,7 +57,7 @@ export class ServerLink extends NodeLink {
     }
     if (session !== undefined) {
       this.sendData(at, undefined, Infinity);
-      this.delegate?.dropped?.();
+      this.delegate?.resumptionEnded?.();
     }
     this.startMessages(at, "sessionless");
   }
@@ -155,7 +155,7 @@ export class ServerLink extends NodeLink {
 
 /** Returns the link of a client on a server without sessions. */
 export function linkWithoutSession(socket: Socket, limits: EndpointLimits): ServerLink {
-  socket.send(serverHello(undefined, limits.bytes));
+  socket.send(sessionlessHello(limits.bytes));
   const link = new ServerLink(limits, undefined);
   link.attachSocket(socket, "greeting");
   return link;

@@ -196,7 +196,7 @@ export class ServerSession implements LinkDelegate, Resumable {
     return this.#sessions.acceptsBroadcast(length);
   }
 
-  dropped(): void {
+  resumptionEnded(): void {
     this.#sessions.release(this);
     this.#sessions.tokens.drop(this);
   }

@@ -16,7 +16,7 @@ import { Attachment, type AttachedKind, type EndpointLimits, type State } from "
 
 /** The reasons for which a client discards its session. */
 const NO_SESSIONS = "the server keeps no sessions any more";
-const UNKNOWN_SESSION = "the server has no such session";
+const NO_SUCH_SESSION = "the server has no such session";
 
 /**
  * The end of a client, which carries one connection after the other, each over one or more sockets. `session/link.ts` gives it its
@@ -57,7 +57,7 @@ export abstract class Endpoint {
   /**
    * Client: the server does not have the session. The next connection begins on the same socket, that of `at`. `isAgreed`: as in `begin`.
    */
-  abstract discarded(reason: string, at: Attachment, isAgreed: boolean): void;
+  abstract reportDiscarded(reason: string, at: Attachment, isAgreed: boolean): void;
   /** Takes a control frame that this class does not know. */
   abstract control(frame: object): void;
   /** Server: the client has the newest token (rule 4). */
@@ -125,11 +125,9 @@ export abstract class Endpoint {
   // Incoming frames.
 
   /** Takes a frame of the present socket. */
-  frame(text: string): void {
+  receiveFrame(text: string): void {
     const { state } = this;
-    const { kind } = state;
-    if (kind === "plain" && !exceeds(text, this.limits.maxMessageBytes)) return this.receiver!.dispatch(parse(text));
-    if (kind !== "live" && kind !== "sessionless") return this.#receiveBefore(state, text);
+    if (state.kind !== "live" && state.kind !== "sessionless") return this.#receiveUnpacked(state, text);
     const frame = parse(text);
     // A pack or a control frame: the first byte decides.
     if (Array.isArray(frame)) {
@@ -148,7 +146,7 @@ export abstract class Endpoint {
   }
 
   /** Takes a frame in a state in which no packs come. */
-  #receiveBefore(state: State, text: string): void {
+  #receiveUnpacked(state: State, text: string): void {
     if (state.kind === "resuming") return this.#receiveResumed(state, parse(text));
     if (!(state instanceof Attachment)) return;
     const hello = state.kind === "undecided" ? Frames.helloOf(text) : undefined;
@@ -161,7 +159,7 @@ export abstract class Endpoint {
   }
 
   /** Takes a binary frame of the present socket. Returns false if it is text, because not both sides take binary frames. */
-  bytes(frame: Uint8Array): boolean {
+  receiveBinary(frame: Uint8Array): boolean {
     const { state } = this;
     if (!this.takesBytes || (state.kind !== "live" && state.kind !== "sessionless")) return false;
     // Checked first: reading a frame parses and copies it.
@@ -212,7 +210,7 @@ export abstract class Endpoint {
     if (!isObject(offer)) {
       if (session !== undefined) return this.#discard(NO_SESSIONS, at);
       this.#flushMessages();
-      this.write([Frames.serverHello(undefined, this.limits.bytes)]);
+      this.write([Frames.sessionlessHello(this.limits.bytes)]);
       this.startMessages(at, "sessionless");
     } else if (session === undefined) this.#open(at, offer, isAwaited);
     // Rule 1: a returning client sends `resume`, and nothing else until `resumed`.
@@ -238,7 +236,7 @@ export abstract class Endpoint {
     if (!isObject(frame)) return this.fail("data before `resumed`");
     if ("bye" in frame) return this.#receiveBye(frame.bye);
     if (!("resumed" in frame)) return;
-    if (member(frame.resumed, "refused") !== undefined) return this.#discard(UNKNOWN_SESSION, at);
+    if (member(frame.resumed, "refused") !== undefined) return this.#discard(NO_SUCH_SESSION, at);
     const { session } = at;
     const resumed = Frames.resumedOf(frame.resumed);
     if (resumed === undefined || session?.canHaveReceived(resumed.received) !== true)
@@ -401,7 +399,7 @@ export abstract class Endpoint {
   /** Client: discards the session. The socket stays open, for the next connection. */
   #discard(reason: string, at: Attachment, isAgreed = true): void {
     this.#forget({ code: CloseCode.Normal, reason }, undefined);
-    this.discarded(reason, at, isAgreed);
+    this.reportDiscarded(reason, at, isAgreed);
   }
 
   #end(end: CloseInfo, isRemote: boolean): void {

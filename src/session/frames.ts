@@ -94,11 +94,16 @@ export const ASK_AUTH = '{"auth":true}';
 /** The answer to an `auth` that the server has accepted. */
 export const AUTHENTICATED = '{"authenticated":true}';
 /** The answer to a `resume` of a session that the server does not have, or not for this client. */
-export const UNKNOWN_SESSION = '{"resumed":{"refused":"unknown-session"}}';
+export const RESUME_REFUSED = '{"resumed":{"refused":"unknown-session"}}';
 
-/** Returns a server's hello, which offers a session, or without one the hello of either end. */
-export function serverHello(session: SessionFrame | undefined, bytes?: true): string {
+/** Returns a server's hello, which offers a session. */
+export function serverHello(session: SessionFrame, bytes?: true): string {
   return JSON.stringify({ hello: { session, bytes } });
+}
+
+/** Returns the hello of a server without sessions, or that of a client which declines one or was offered none. */
+export function sessionlessHello(bytes?: true): string {
+  return JSON.stringify({ hello: { bytes } });
 }
 
 /** Returns a client's hello, which accepts the session that the server offers. */

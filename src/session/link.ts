@@ -38,7 +38,7 @@ export interface LinkDelegate extends SocketSource {
   /** Reports that the link has lost its socket, because of `end`, and waits for another. Called after the receiver was notified. */
   suspended?(end: CloseInfo): void;
   /** Reports that the session cannot be resumed any more. May be called twice. */
-  dropped?(): void;
+  resumptionEnded?(): void;
   /** Returns true if another connection follows one that has ended with `end`. */
   continues?(end: CloseInfo): boolean;
   /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
@@ -83,10 +83,10 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
 
   /** Closes the socket, after the bye. */
   close(code = CloseCode.Normal as number, reason = ""): void {
-    this.#drop();
+    this.#endResumption();
     // The socket of an ended connection is closing already, or the other side is about to close it.
     if (this.socket !== undefined) this.socket.close(code, reason);
-    else this.#report({ code, reason });
+    else this.#reportClosed({ code, reason });
   }
 
   /** As `Link.endSession`. Returns false if there is no session. */
@@ -148,7 +148,7 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
     const { flowing } = this;
     this.detach(info);
     const { state } = this;
-    if (this.receiver!.ended !== undefined) return this.#report(info);
+    if (this.receiver!.ended !== undefined) return this.#reportClosed(info);
     // For 1009, and for no other code, the code that the other side sent back counts.
     if (state.kind === "ended")
       return this.#finish(
@@ -213,15 +213,15 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
   }
 
   reportEnd(end: CloseInfo, isRemote: boolean): void {
-    this.#drop();
+    this.#endResumption();
     // Not inside the call that ended the connection.
     if (this.socket === undefined) queueMicrotask(() => this.#finish(end, false));
     else if (isRemote) setDeadline(this, CLOSE_TIMEOUT_MS);
     else this.socket.close(end.code, end.reason);
   }
 
-  discarded(reason: string, { socket, hello }: Attachment, isAgreed: boolean): void {
-    this.#drop();
+  reportDiscarded(reason: string, { socket, hello }: Attachment, isAgreed: boolean): void {
+    this.#endResumption();
     // First: code of the application may end the socket, whose end is that of the next connection.
     const at = this.attachSocket(socket);
     this.receiver!.lost(new Error(reason));
@@ -233,18 +233,18 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
     this.delegate?.control?.(frame);
   }
 
-  /** Reports that the session cannot be resumed any more. */
-  #drop(): void {
+  /** Stops the timer, and reports that the session cannot be resumed any more. */
+  #endResumption(): void {
     this.#stopTimer();
-    this.delegate?.dropped?.();
+    this.delegate?.resumptionEnded?.();
   }
 
   /** Ends the connection. Another one follows, if the delegate says so. */
   #finish(end: CloseInfo, wasFlowing: boolean): void {
     const receiver = this.receiver!;
     if (receiver.ended !== undefined) return;
-    this.#drop();
-    if (this.delegate?.continues?.(end) !== true) return this.#report(end);
+    this.#endResumption();
+    if (this.delegate?.continues?.(end) !== true) return this.#reportClosed(end);
     this.state = { kind: "connecting" };
     if (wasFlowing) receiver.suspended();
     // A listener of `suspend` may have closed the peer.
@@ -252,7 +252,7 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
     this.#reportSuspended(end);
   }
 
-  #report(end: CloseInfo): void {
+  #reportClosed(end: CloseInfo): void {
     this.delegate?.closed?.();
     this.receiver!.closed(end);
   }

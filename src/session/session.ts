@@ -117,9 +117,9 @@ export class Session {
 
   /** Client: returns the next `resume`, which acknowledges what was received. */
   resume(limits: SessionLimits & Pick<ResumeFrame, "bytes">): ResumeFrame {
-    const received = this.ack();
     // Rule 3: attempts grow.
-    return { token: this.token, received, attempt: ++this.resumeAttempts, limits: pickLimits(limits), bytes: limits.bytes };
+    const attempt = ++this.resumeAttempts;
+    return { token: this.token, received: this.ack(), attempt, limits: pickLimits(limits), bytes: limits.bytes };
   }
 
   /** Returns true if the other side can have received that many frames: not fewer than it acknowledged, and not more than were sent (rule 5). */

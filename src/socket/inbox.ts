@@ -46,24 +46,24 @@ export abstract class Inbox implements Expiring {
   }
 
   /** Calls `listener` with the first frame that comes before `start`, or with the end. Unless it returns true, the frame is queued for `start`. */
-  first(listener: (first: string | CloseInfo) => boolean): void {
+  onFirstFrame(listener: (first: string | CloseInfo) => boolean): void {
     const [first] = this.#queued!;
     if (first === undefined) this.#onFirst = listener;
     else if (listener(textOf(first))) this.#queued!.shift();
   }
 
   /**
-   * Takes a text or binary frame. `bytes` is the length of a text in UTF-8, if known. Closes the socket with 1009 if the frame is too
+   * Takes a text or binary frame. `byteLength` is the length of a text in UTF-8, if known. Closes the socket with 1009 if the frame is too
    * long. A queued frame is measured when it is delivered, because `maxFrameBytes` may have been raised meanwhile.
    */
-  frame(frame: string | Uint8Array, bytes?: number): void {
+  receiveFrame(frame: string | Uint8Array, byteLength?: number): void {
     if (this.#ending !== undefined) return;
-    if (this.#queued !== undefined) this.#hold(frame);
-    else if (bytes === undefined ? isLong(frame, this.maxFrameBytes) : bytes > this.maxFrameBytes) {
+    if (this.#queued !== undefined) this.#enqueue(frame);
+    else if (isTooLong(frame, byteLength, this.maxFrameBytes)) {
       this.#ending = { code: MessageTooBig, reason: TOO_LARGE };
-      this.close(MessageTooBig, this.#ending.reason);
-    } else if (typeof frame === "string") this.#handler!.frame(frame);
-    else if (this.#handler!.bytes?.(frame) !== true) this.#handler!.frame(decodeFrame(frame));
+      this.close(MessageTooBig, TOO_LARGE);
+    } else if (typeof frame === "string") this.#handler!.receiveFrame(frame);
+    else if (this.#handler!.receiveBinary?.(frame) !== true) this.#handler!.receiveFrame(decodeFrame(frame));
   }
 
   /** Reports the end of the socket. Later calls do nothing. */
@@ -71,7 +71,7 @@ export abstract class Inbox implements Expiring {
     if (this.#hasEnded) return;
     this.#finish();
     if (this.#queued === undefined) this.#reportEnd(info);
-    else this.#hold(info);
+    else this.#enqueue(info);
   }
 
   #reportEnd(info: CloseInfo): void {
@@ -79,7 +79,7 @@ export abstract class Inbox implements Expiring {
     this.#handler?.closed(this.#ending);
   }
 
-  #hold(item: QueuedItem): void {
+  #enqueue(item: QueuedItem): void {
     const isTaken = this.#onFirst?.(textOf(item));
     this.#onFirst = undefined;
     if (isTaken !== true) this.#queued!.push(item);
@@ -120,7 +120,7 @@ export abstract class Inbox implements Expiring {
   /** Delivers queued frames, and the end after them. */
   protected deliver(items: readonly QueuedItem[]): void {
     for (const item of items)
-      if (isFrame(item)) this.frame(item);
+      if (isFrame(item)) this.receiveFrame(item);
       else this.#reportEnd(item);
   }
 }
@@ -129,7 +129,8 @@ function isFrame(item: QueuedItem): item is string | Uint8Array {
   return typeof item === "string" || item instanceof Uint8Array;
 }
 
-function isLong(frame: string | Uint8Array, maxBytes: number): boolean {
+function isTooLong(frame: string | Uint8Array, byteLength: number | undefined, maxBytes: number): boolean {
+  if (byteLength !== undefined) return byteLength > maxBytes;
   return typeof frame === "string" ? exceeds(frame, maxBytes) : frame.length > maxBytes;
 }
 

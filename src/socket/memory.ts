@@ -43,7 +43,7 @@ class MemorySocket extends Inbox implements Socket {
 
   #deliver(): void {
     for (const item of this.#underWay) {
-      if (typeof item === "string" || item instanceof Uint8Array) this.frame(item);
+      if (typeof item === "string" || item instanceof Uint8Array) this.receiveFrame(item);
       else this.end(item);
     }
     this.#underWay.length = 0;

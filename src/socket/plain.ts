@@ -76,7 +76,7 @@ export class PlainLink implements Link, SocketHandler {
     this.#socket.close(code, reason);
   }
 
-  frame(text: string): void {
+  receiveFrame(text: string): void {
     this.#receiver.dispatch(parse(text));
   }
 

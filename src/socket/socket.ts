@@ -12,9 +12,9 @@ export const CLOSE_TIMEOUT_MS = 5_000;
 /** Takes the frames and the end of a socket. */
 export interface SocketHandler {
   /** Takes one text frame, or the UTF-8 text of a binary one. */
-  frame(text: string): void;
-  /** Takes one binary frame. Returns false, as if this function were missing, if the frame is text: then `frame` takes it. */
-  bytes?(frame: Uint8Array): boolean;
+  receiveFrame(text: string): void;
+  /** Takes one binary frame. Returns false, as if this function were missing, if the frame is text: then `receiveFrame` takes it. */
+  receiveBinary?(frame: Uint8Array): boolean;
   /** The socket is about to close. The handler sends its coalesced frames first. */
   flush?(): void;
   /** The socket has ended. Called once, and nothing is called after it. */

@@ -28,7 +28,7 @@ export class StandardSocket extends Inbox implements Socket {
     webSocket.binaryType = "arraybuffer";
     webSocket.addEventListener("message", ({ data }: { data: string | ArrayBuffer }) => {
       this.receivedAt = performance.now();
-      this.frame(typeof data === "string" ? data : new Uint8Array(data));
+      this.receiveFrame(typeof data === "string" ? data : new Uint8Array(data));
     });
     webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>
       this.end({ code: closeCode(code), reason }),

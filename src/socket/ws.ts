@@ -79,7 +79,7 @@ export class GatheringWebSocket extends WebSocket {
  * If the runtime replaces `ws`, the WebSocket itself sends each frame (`writesToSockets`).
  */
 export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
-  /** When a frame of any kind last came. */
+  /** When a frame of any kind last came. `budget` sets it. */
   receivedAt = performance.now();
   readonly budget = new ReadBudget(this);
   readonly coalesces = true;
@@ -142,8 +142,8 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     socket.#frameBytes = bytes.length;
     // Ignored frames are not decoded, because decoding text that is not UTF-8 creates an error.
     if (socket.#isClosing) return;
-    if (isFree) socket.frame(isBinary ? bytes : bytes.toString(), bytes.length);
-    else socket.budget.add(() => socket.frame(isBinary ? bytes : bytes.toString(), bytes.length));
+    if (isFree) socket.receiveFrame(isBinary ? bytes : bytes.toString(), bytes.length);
+    else socket.budget.add(() => socket.receiveFrame(isBinary ? bytes : bytes.toString(), bytes.length));
   }
 
   /** Takes a pong. A pong that answers a read mark was requested, so it does not count towards a flood. */

@@ -106,11 +106,11 @@ export function pageWebSocket(open: OpenPage): PageWebSocket {
 
     // Reports of the connection.
 
-    frame(data: string): void {
+    receiveFrame(data: string): void {
       this.#fire("message", { data });
     }
 
-    bytes({ buffer, byteOffset, length }: Uint8Array): boolean {
+    receiveBinary({ buffer, byteOffset, length }: Uint8Array): boolean {
       const data = buffer.slice(byteOffset, byteOffset + length);
       this.#fire("message", { data: this.binaryType === "blob" ? new Blob([data as ArrayBuffer]) : data });
       return true;

@@ -30,7 +30,7 @@ const options = {
 };
 
 /** A client whose part of the feature ignores the server, as a page without the feature does. */
-const ignore = { frame() {} } as FeaturePart;
+const ignore = { receiveFrame() {} } as FeaturePart;
 const withoutRenewal = { use: [{ name: "renewal", methods: () => [], create: () => ignore }] };
 
 describe("a socket whose credentials expire", () => {

@@ -10,7 +10,7 @@ import {
   message,
   OFFER,
   pack,
-  UNKNOWN_SESSION,
+  RESUME_REFUSED,
   resume,
   resumed,
   TAKEN,
@@ -245,7 +245,7 @@ describe("a server's hello", () => {
 
 describe("a client that resumes its session", () => {
   it.each<[string, (end: ClientEnd) => unknown, unknown[]]>([
-    ["the server does not have it", (end) => (end.returns(), end.receive(UNKNOWN_SESSION)), []],
+    ["the server does not have it", (end) => (end.returns(), end.receive(RESUME_REFUSED)), []],
     ["the server keeps no sessions any more", (end) => end.attach({}), []],
     ["the server speaks no reciproc.v1 any more", (end) => end.attach(undefined, false), []],
     ["the server's first frame is no hello", (end) => (end.attach(), end.receive(message(1))), []],

@@ -24,7 +24,7 @@ function functionsOf<T extends object, K extends keyof T>(object: T, names: read
   ) as Pick<T, K>;
 }
 
-const FUNCTIONS = ["attachSocket", "frame", "detach", "send", "flush", "reportMissed", "end"] as const;
+const FUNCTIONS = ["attachSocket", "receiveFrame", "detach", "send", "flush", "reportMissed", "end"] as const;
 
 /** An endpoint of one side, or of both, with other functions. `real`: those that the source has. */
 function endpoint(
@@ -62,7 +62,7 @@ function writes(where: Where, change: Change): Fault {
 }
 
 function reads(where: Where, change: Change): Fault {
-  return endpoint(where, (one, { frame }) => ({ frame: (text) => change(text, one).forEach(frame) }));
+  return endpoint(where, (one, { receiveFrame }) => ({ receiveFrame: (text) => change(text, one).forEach(receiveFrame) }));
 }
 
 /** An end that sends what `send` is given in another way. */

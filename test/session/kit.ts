@@ -4,12 +4,12 @@ import { onTestFinished } from "vitest";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import type { LinkReceiver } from "../../src/message/transport.js";
 import { NegotiatedLink } from "../../src/session/link.js";
-import { UNKNOWN_SESSION } from "../../src/session/frames.js";
+import { RESUME_REFUSED } from "../../src/session/frames.js";
 import { unsentMarks } from "../../src/peer/flow.js";
 import { LiveFlow as Flow } from "../../src/features/live.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 
-export { UNKNOWN_SESSION };
+export { RESUME_REFUSED };
 
 /** A hello without a session. */
 export const HELLO = '{"hello":{}}';
@@ -127,7 +127,7 @@ export function flowOver(endpoint: NegotiatedLink, maxUnsentBytes: number, isDow
 }
 
 /** What an endpoint reports, and its tick. */
-export type Reports = Pick<NegotiatedLink, "tick" | "receivePack" | "socketFull" | "reportReady" | "reportEnd" | "discarded"> &
+export type Reports = Pick<NegotiatedLink, "tick" | "receivePack" | "socketFull" | "reportReady" | "reportEnd" | "reportDiscarded"> &
   Pick<LinkReceiver, "missed" | "drained"> & { confirmed?(): void };
 
 /** Returns a class of endpoints that report to the test. */
@@ -149,7 +149,7 @@ export function reporting<T extends new (...args: any[]) => NegotiatedLink>(Base
     override socketFull = (): void => this.reports.socketFull();
     override reportReady = (wasSuspended: boolean): void => this.reports.reportReady(wasSuspended);
     override reportEnd = (...of: Parameters<NegotiatedLink["reportEnd"]>): void => this.reports.reportEnd(...of);
-    override discarded = (...of: Parameters<NegotiatedLink["discarded"]>): void => this.reports.discarded(...of);
+    override reportDiscarded = (...of: Parameters<NegotiatedLink["reportDiscarded"]>): void => this.reports.reportDiscarded(...of);
     override confirmed = (): void => this.reports.confirmed?.();
     /** No flow ends a connection here because of a slow reader. */
     override get unsentBytes(): number {
@@ -224,8 +224,8 @@ export class ClientEnd implements Reports {
   /** Takes frames, as of one tick. */
   receive(...frames: (string | Uint8Array)[]): void {
     for (const frame of frames) {
-      if (typeof frame === "string") this.endpoint.frame(frame);
-      else if (!this.endpoint.bytes(frame)) this.endpoint.frame(new TextDecoder().decode(frame));
+      if (typeof frame === "string") this.endpoint.receiveFrame(frame);
+      else if (!this.endpoint.receiveBinary(frame)) this.endpoint.receiveFrame(new TextDecoder().decode(frame));
     }
   }
 
@@ -255,7 +255,7 @@ export class ClientEnd implements Reports {
   readonly missed = (count: number): void => void this.got.push({ missed: count });
   readonly drained = (): void => this.flow.drained();
   readonly socketFull = (): void => void (this.isSocketFull = true);
-  readonly discarded = (): void => void this.events.push("discarded");
+  readonly reportDiscarded = (): void => void this.events.push("discarded");
   readonly tick = {
     added: () => this.sendsAtOnce || !(this.isDue = true),
     schedule: () => void (this.isDue = true),

@@ -4,7 +4,7 @@ import { bytes, type AnyPeer } from "../../src/index.js";
 import { network, openPage, useNetwork } from "../client/attempts.js";
 import { record } from "../client/clients.js";
 import { pass, turn, useVirtualClock } from "../support/time.js";
-import { hello, HELLO, note, OFFER, pack, range, UNKNOWN_SESSION, resume, resumed, Serving, TAKEN } from "./kit.js";
+import { hello, HELLO, note, OFFER, pack, range, RESUME_REFUSED, resume, resumed, Serving, TAKEN } from "./kit.js";
 
 useVirtualClock();
 useNetwork();
@@ -163,7 +163,7 @@ it("a client that gets unknown-session (rule 8) reports the loss, and starts a n
   client.peer.notify("n", ["lost"]);
   await client.lose();
   client.peer.notify("n", ["lost too"]);
-  await client.accept(hello({ ...OFFER, token: "fresh" }), UNKNOWN_SESSION);
+  await client.accept(hello({ ...OFFER, token: "fresh" }), RESUME_REFUSED);
   expect(client.take()).toEqual([resume("t", 0, 1, ITS_LIMITS), TAKEN.replace("16", "4096").replace("20000", "80000")]);
   expect(client.events).toEqual(["suspend", "lost", "resume"]);
   client.peer.notify("n", ["fresh"]);

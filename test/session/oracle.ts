@@ -15,7 +15,7 @@ import { ServerLink } from "../../src/server/link.js";
 import {
   helloOf,
   pickLimits,
-  UNKNOWN_SESSION,
+  RESUME_REFUSED,
   resumeOf,
   serverHello,
   type ResumeFrame,
@@ -187,7 +187,7 @@ export abstract class End implements Reports {
   }
 
   receive(frame: string): void {
-    this.endpoint.frame(frame);
+    this.endpoint.receiveFrame(frame);
     this.act();
   }
 
@@ -248,7 +248,7 @@ export abstract class End implements Reports {
     this.#ended = { end, isRemote };
   }
 
-  discarded(reason: string): void {
+  reportDiscarded(reason: string): void {
     this.#discarded = reason;
   }
 
@@ -666,7 +666,7 @@ export class Oracle {
 
   #showWrong(principal: string, token: string, breach: string): void {
     const wire = this.intrude(principal, [resumeFrame(token)]);
-    this.check(wire.sent.includes(UNKNOWN_SESSION), breach);
+    this.check(wire.sent.includes(RESUME_REFUSED), breach);
   }
 
   /** A client that says it returns says neither `resume` nor a hello, or after a refusal anything but a hello. */
@@ -687,7 +687,7 @@ export class Oracle {
     const received = counts[which % counts.length]!;
     server.pair.reason ??= "lied to";
     const wire = this.intrude("alice", [resumeFrame(token, received)]);
-    this.check(wire.sent.includes(UNKNOWN_SESSION) && server.hasEnded, `${received} is taken for a count of frames`);
+    this.check(wire.sent.includes(RESUME_REFUSED) && server.hasEnded, `${received} is taken for a count of frames`);
   }
 
   get newestToken(): string | undefined {
@@ -742,7 +742,7 @@ export class Oracle {
       found.act();
     }
     line.isRefused = true;
-    line.server.send(UNKNOWN_SESSION);
+    line.server.send(RESUME_REFUSED);
   }
 
   #toClient(line: Line, item: Item): void {

@@ -11,7 +11,7 @@ import {
   note,
   pack,
   range,
-  UNKNOWN_SESSION,
+  RESUME_REFUSED,
   resume,
   resumed,
   Serving,
@@ -104,7 +104,7 @@ describe("a session", () => {
     expect([raw.numbers(), serving.served.got]).toEqual([[1, 2, 3], [1]]);
     raw.cut();
     expect(serving.served.events).toEqual([1006]);
-    expect((await serving.resume(raw.token)).take()).toEqual([UNKNOWN_SESSION]);
+    expect((await serving.resume(raw.token)).take()).toEqual([RESUME_REFUSED]);
   });
 
   it("that the client has not confirmed (rule 9) continues although the client's hello is lost: `resume` confirms it, and has the limits", async () => {
@@ -129,7 +129,7 @@ describe("a client's hello", () => {
       await raw.deliver(JSON.stringify({ hello: { session: true, limits: value } }), pack(note(1)));
       expect(raw.closedWith).toMatchObject({ code: 1002 });
       expect([serving.served.got, serving.served.events]).toEqual([[], [1002]]);
-      expect((await serving.resume(raw.token)).take()).toEqual([UNKNOWN_SESSION]);
+      expect((await serving.resume(raw.token)).take()).toEqual([RESUME_REFUSED]);
     },
   );
 
@@ -168,7 +168,7 @@ describe("a client that resumes its session", () => {
     const { serving, raw } = await suspended();
     for (const frame of [pack(note(1)), "[]", '{"ack":0}', '{"ping":1}', resume(raw.token)]) {
       const late = await serving.resume("wrong");
-      expect(late.take()).toEqual([UNKNOWN_SESSION]);
+      expect(late.take()).toEqual([RESUME_REFUSED]);
       await late.deliver(frame);
       expect(late.closedWith, `after ${frame}`).toMatchObject({ code: 1002 });
     }
@@ -253,7 +253,7 @@ it("a token (rule 4) is confirmed by an ack alone: until then, the previous toke
   expect(third.take()[0]).toBe(resumed(third.token, 1));
   // The count stays valid for the old token, which is refused all the same.
   await third.deliver('{"ack":0}');
-  expect((await serving.resume(raw.token, 0, 99)).take()).toEqual([UNKNOWN_SESSION]);
+  expect((await serving.resume(raw.token, 0, 99)).take()).toEqual([RESUME_REFUSED]);
   expect(new Set([raw, second, third].map(({ token }) => token)).size).toBe(3);
 });
 
@@ -263,7 +263,7 @@ it("a `received` (rule 5) is refused for frames that are logged, but were never 
   serving.served.peer.notify("n", [1]);
   first.cut();
   const raw = await serving.resume(first.token, 1);
-  expect([raw.take(), serving.served.events]).toEqual([[UNKNOWN_SESSION], ["suspend", 1002]]);
+  expect([raw.take(), serving.served.events]).toEqual([[RESUME_REFUSED], ["suspend", 1002]]);
   await raw.deliver(HELLO);
   expect(serving.peers).toHaveLength(2);
 });
@@ -282,7 +282,7 @@ describe("the end of a session", () => {
       raw.line.stop();
       await pass(5000);
       expect([serving.served.got, raw.take(), serving.served.events]).toEqual([[], [], [code]]);
-      expect((await serving.resume(raw.token)).take()).toEqual([UNKNOWN_SESSION]);
+      expect((await serving.resume(raw.token)).take()).toEqual([RESUME_REFUSED]);
     },
   );
 
@@ -338,7 +338,7 @@ describe("the end of a session", () => {
       expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
       await serving.settle();
       expect(events).toEqual(["suspend", 4001]);
-      expect((await serving.resume(raw.token)).take()).toEqual([UNKNOWN_SESSION]);
+      expect((await serving.resume(raw.token)).take()).toEqual([RESUME_REFUSED]);
     },
   );
 });
@@ -347,7 +347,7 @@ describe("a session without a socket (rule 8)", () => {
   it("expires at the server when the timeout has passed, however late its timer fires", async () => {
     const { serving, raw } = await suspended();
     stall(60_000);
-    expect((await serving.resume(raw.token)).take()).toEqual([UNKNOWN_SESSION]);
+    expect((await serving.resume(raw.token)).take()).toEqual([RESUME_REFUSED]);
     expect(serving.served.events).toEqual(["suspend", 1006]);
   });
 });
