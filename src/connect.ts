@@ -159,7 +159,9 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
   url: Supplied<string | URL>,
   ...options: OpenArguments<C, S, Options<NoInfer<C>, Context<C, S>> & ConnectOptions<NoInfer<S>>>
 ): Promise<Peer<C, S>> {
-  return whenOpen(openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard, NegotiatedLink));
+  return whenOpen(
+    openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard, NegotiatedLink),
+  );
 }
 
 /** A peer that connects, and what stops its `signal` from ending it. */

@@ -18,7 +18,7 @@ export function tell(
   for (const listener of listeners) {
     // Removes only listeners that `once` added.
     emitter.removeListener(event, listener, undefined, true);
-    attempt(() => listener.apply(emitter, args), failed);
+    runReporting(() => listener.apply(emitter, args), failed);
   }
   return listeners.length > 0;
 }
@@ -68,7 +68,7 @@ function stackOf(error: unknown): string {
 }
 
 /** Calls code of the application, and passes its error or rejection to `failed`. */
-export function attempt(call: () => unknown, failed: (error: unknown) => void): void {
+export function runReporting(call: () => unknown, failed: (error: unknown) => void): void {
   try {
     const result = call();
     // A promise of another realm is no `Promise` of this one, and ends the process as well if its rejection is not handled.
@@ -88,7 +88,7 @@ export function onAbort(signal: AbortSignal, listener: () => void): () => void {
   let entry = aborting.get(signal);
   if (entry === undefined) {
     const all = new Set<() => void>();
-    entry = { listeners: all, run: () => all.forEach((one) => attempt(one, uncaught)) };
+    entry = { listeners: all, run: () => all.forEach((one) => runReporting(one, uncaught)) };
     aborting.set(signal, entry);
   }
   const { listeners, run } = entry;

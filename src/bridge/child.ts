@@ -1,6 +1,6 @@
 /** Runs one command: its pipes, its end, and the end of all its child processes. */
 import { spawn, type ChildProcess } from "node:child_process";
-import { attempt, warnOnce } from "../base/tell.js";
+import { runReporting, warnOnce } from "../base/tell.js";
 
 /** The command to run, and how to end it. */
 export interface ChildOptions {
@@ -146,7 +146,7 @@ export class Child {
     if (typeof stderr === "function") {
       const warned = new Set<string>();
       const take = (chunk: Buffer): void =>
-        attempt(
+        runReporting(
           () => stderr(chunk),
           (error) => warnOnce(warned, "stderr", error),
         );

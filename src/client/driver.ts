@@ -35,8 +35,6 @@ export interface ClientPlan extends ConnectPlan, DelayRange {
 /** Delays are rounded up to multiples of this, because `base/shared-timer.ts` has one list for each length. */
 const STEP_MS = 10;
 
-
-
 /** Connects and reconnects one client. Its deadline limits the delay before an attempt, and then the attempt. */
 export class ClientDriver implements LinkDelegate, Expiring {
   declare deadline: number;

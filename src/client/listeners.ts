@@ -1,5 +1,5 @@
 /** The listeners of a store. */
-import { attempt } from "../base/tell.js";
+import { runReporting } from "../base/tell.js";
 
 /** Functions that are called after changes: once for all changes of one microtask. */
 export class Listeners {
@@ -26,7 +26,7 @@ export class Listeners {
     this.#isNotifying = true;
     queueMicrotask(() => {
       this.#isNotifying = false;
-      for (const listener of Array.from(this.#listeners)) attempt(listener, this.#failed);
+      for (const listener of Array.from(this.#listeners)) runReporting(listener, this.#failed);
     });
   }
 }

@@ -73,9 +73,9 @@ export type ValueCheck = (part: CheckedPart, method: string, value: unknown) => 
 /** The checks of a peer's values, besides params. */
 export interface ValueChecks {
   /** Checks a value before it is sent. */
-  readonly sent: ValueCheck;
+  readonly checkSent: ValueCheck;
   /** Checks a value that arrived. */
-  readonly received: ValueCheck;
+  readonly checkReceived: ValueCheck;
 }
 
 /** One entry after checking. */
@@ -169,7 +169,7 @@ function fit(options: FitOptions): Fit {
   const { contract: own, remote, check, around } = options;
   return {
     checkParams: own && checkOfParams(own.table, options),
-    checks: check && { sent: checkOf(own?.table, false), received: checkOf(remote?.table, true) },
+    checks: check && { checkSent: checkOf(own?.table, false), checkReceived: checkOf(remote?.table, true) },
     around:
       around &&
       ((call, next) => {

@@ -8,7 +8,7 @@ import type { Connection } from "../peer/connection.js";
 import type { Feature, OwnPart } from "../peer/feature.js";
 import type { Slot } from "../peer/incoming-call.js";
 import { isErrorObject, isObject } from "../message/message.js";
-import { attempt } from "../base/tell.js";
+import { runReporting } from "../base/tell.js";
 
 /** Reads such messages on one connection. */
 class Compat implements OwnPart {
@@ -24,7 +24,7 @@ class Compat implements OwnPart {
     if (onForeignMessage !== undefined && !slot.isInBatch && isForeign(value)) {
       if (connection.incoming.takeRate?.() === false) connection.counts.refusedRate++;
       else
-        attempt(
+        runReporting(
           () => onForeignMessage(value, connection.peer),
           (error) => connection.report(error),
         );

@@ -15,7 +15,7 @@ import type { Feature, OwnPart } from "../peer/feature.js";
 import type { IncomingCall } from "../peer/incoming-call.js";
 import { isObject, type NotificationMessage, type RequestMessage } from "../message/message.js";
 import { callsOf, type OutgoingCall } from "../peer/outgoing-call.js";
-import { attempt } from "../base/tell.js";
+import { runReporting } from "../base/tell.js";
 import type { SendHandle } from "../message/transport.js";
 import { lsp } from "./dialects/lsp.js";
 
@@ -92,7 +92,7 @@ class Progress implements OwnPart {
     const connection = this.#connection;
     return (value) => {
       if (!call.isAwaited) return;
-      connection.config.checks?.sent("progress", call.method, value);
+      connection.config.checks?.checkSent("progress", call.method, value);
       // The value is a member of the params, whose own members are not checked.
       checkForms(value);
       const text = encodeNotification(dialect.method, dialect.params(token, value));
@@ -114,9 +114,9 @@ class Progress implements OwnPart {
     }
     const { resetTimeoutOnProgress, timeoutMs, onProgress } = call.settings;
     if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
-    attempt(
+    runReporting(
       () => {
-        this.#connection.config.checks?.received("progress", call.method, value);
+        this.#connection.config.checks?.checkReceived("progress", call.method, value);
         return onProgress!(value);
       },
       (error) => this.#connection.report(error, { method: call.method, id: call.id }),

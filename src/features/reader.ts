@@ -129,7 +129,7 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
         const reply = await this.#nextReply();
         if (reply === undefined || this.#end !== undefined) break;
         for (const value of reply.values) {
-          this.#connection.config.checks?.received("stream", method, value);
+          this.#connection.config.checks?.checkReceived("stream", method, value);
           yield value;
           if (this.#end !== undefined) break;
         }

@@ -187,7 +187,7 @@ export class ServedStream {
   #add(value: unknown): void {
     const connection = this.#connection;
     try {
-      connection.config.checks?.sent("stream", this.call?.method ?? NEXT, value);
+      connection.config.checks?.checkSent("stream", this.call?.method ?? NEXT, value);
       const text = stringify(value) ?? "null";
       // The source may fill the same buffer again.
       if (typeof text !== "string") text.keep();

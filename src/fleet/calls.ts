@@ -15,7 +15,7 @@ import {
   type Outcome,
 } from "../message/errors.js";
 import { isObject } from "../message/message.js";
-import { attempt, onAbort } from "../base/tell.js";
+import { runReporting, onAbort } from "../base/tell.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 import { EngineError, type NodeName } from "../topics/engine.js";
 import { frameOf, isNodeName, Kind, type ReadFrame } from "./frames.js";
@@ -208,7 +208,7 @@ export class Calls implements PeerCalls {
     const call = this.#calls.get(number);
     if (call?.node !== from) return;
     if (call.settings.resetTimeoutOnProgress) setDeadline(call, call.settings.timeoutMs);
-    attempt(
+    runReporting(
       () => call.settings.onProgress?.(parsed(body)),
       (error) => this.#node.host.report(error),
     );

@@ -4,7 +4,7 @@
  */
 import { encodeNotification, plainText, type MessageText } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
-import { attempt } from "../base/tell.js";
+import { runReporting } from "../base/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Calls } from "./calls.js";
 import type { Channel, Engine, EngineError, NodeName } from "../topics/engine.js";
@@ -242,7 +242,7 @@ export class Fleet implements ServerNode {
     if (kind === Kind.One) this.#node.peerAt(localId)?.notify(method, params);
     else if (kind === Kind.Notify) host.send(host.peers, method, body, this.#node.optionsOf(fields));
     else
-      attempt(
+      runReporting(
         () => host.nodeMethods.get(method)?.(params, { from }),
         (error) => host.report(error),
       );

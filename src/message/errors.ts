@@ -97,7 +97,7 @@ export function isReceived(error: unknown): boolean {
  *
  * An error is made when a response arrives, so its own stack has only frames of this library. V8 adds the functions that await a
  * promise to a stack that is captured when it rejects. So the promise of the call is resolved with this one, which takes the place
- * of the error two microtasks later, and a call without an error costs nothing. To capture a stack with each call takes 3 to 11 µs.
+ * of the error two microtasks later, and a call without an error records no stack. To capture a stack with each call takes 3 to 11 µs.
  */
 export async function failed(reason: unknown, method: string): Promise<never> {
   await Promise.resolve();

@@ -17,7 +17,7 @@ export class CallTable {
   get(id: unknown): OutgoingCall | undefined {
     if (typeof id !== "number") return undefined;
     let call = this.#places[id & (this.#places.length - 1)];
-    while (call !== undefined && call.id !== id) call = call.beside;
+    while (call !== undefined && call.id !== id) call = call.nextInPlace;
     return call;
   }
 
@@ -25,7 +25,7 @@ export class CallTable {
   add(call: OutgoingCall): void {
     if (this.size === this.#places.length) this.#resize(this.size * 2);
     const place = call.id & (this.#places.length - 1);
-    call.beside = this.#places[place];
+    call.nextInPlace = this.#places[place];
     this.#places[place] = call;
     this.size++;
   }
@@ -34,16 +34,16 @@ export class CallTable {
   remove(id: unknown): OutgoingCall | undefined {
     if (typeof id !== "number") return undefined;
     const place = id & (this.#places.length - 1);
-    let before: OutgoingCall | undefined;
+    let previous: OutgoingCall | undefined;
     let call = this.#places[place];
     while (call !== undefined && call.id !== id) {
-      before = call;
-      call = call.beside;
+      previous = call;
+      call = call.nextInPlace;
     }
     if (call === undefined) return undefined;
-    if (before === undefined) this.#places[place] = call.beside;
-    else before.beside = call.beside;
-    call.beside = undefined;
+    if (previous === undefined) this.#places[place] = call.nextInPlace;
+    else previous.nextInPlace = call.nextInPlace;
+    call.nextInPlace = undefined;
     if (--this.size === 0 && this.#places.length > MOST_KEPT) this.#places = places(FEWEST_PLACES);
     return call;
   }
@@ -57,7 +57,8 @@ export class CallTable {
 
   #unordered(): OutgoingCall[] {
     const calls: OutgoingCall[] = [];
-    for (const first of this.#places) for (let call = first; call !== undefined; call = call.beside) calls.push(call);
+    for (const first of this.#places)
+      for (let call = first; call !== undefined; call = call.nextInPlace) calls.push(call);
     return calls;
   }
 

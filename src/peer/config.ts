@@ -85,7 +85,7 @@ export type Config = Readonly<ReturnType<typeof makeConfig>>;
 const DEFAULT_DIALECT: CoreDialect = { name: "lsp", cancel: lspCancel };
 
 /** Makes a config of options that are checked. Throws a `TypeError` if a schema or a contract does not fit the methods. */
-export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = false) {
+export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, hasOnOpen = false) {
   const { methods, fallback, timeoutMs, retry, use: all = [] } = checked;
   const use = [...new Map(all.filter(isFeature).map((feature) => [feature.name, feature])).values()];
   const fit = (checked.contract ?? checked.remote)?.fit(checked);
@@ -124,6 +124,6 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
     /** Reads binary frames, and marks the values of streams. Without it, the other side sends no binary frames. */
     bytes: all.find(isBytesCodec),
     /** Whether calls and notifications are queued, on each new connection, until `Connection.release`. */
-    opensFirst,
+    hasOnOpen,
   };
 }

@@ -14,7 +14,7 @@ import { OptionalCancel } from "./outgoing-call.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
 import type { EventEmitter } from "../base/packages.js";
 import { newCounts, type Counts } from "./stats.js";
-import { attempt, tell, warnOnce } from "../base/tell.js";
+import { runReporting, tell, warnOnce } from "../base/tell.js";
 import { errorOfEnd, type CloseInfo, type LinkReceiver, type Link } from "../message/transport.js";
 import { Abnormal, cutReason } from "../message/close-codes.js";
 
@@ -49,30 +49,30 @@ export class Connection implements LinkReceiver, FlowConnection {
   /** Why this side ended the connection, if it had a reason of its own. */
   #cause: CloseInfo | undefined;
 
-  /** `lost`: the connection that this one follows. */
+  /** `previous`: the connection that this one follows. */
   constructor(
     peer: EventEmitter<any>,
     transport: Link,
     config: Config,
     hooks: Hooks,
     replace: Replace,
-    lost?: Connection,
+    previous?: Connection,
   ) {
     this.ended = this.closeInfo = this.madeParts = undefined;
-    this.isConnecting = lost?.isConnecting ?? transport.isConnecting === true;
-    this.onClosed = lost?.onClosed;
-    this.onOpened = lost?.onOpened;
+    this.isConnecting = previous?.isConnecting ?? transport.isConnecting === true;
+    this.onClosed = previous?.onClosed;
+    this.onOpened = previous?.onOpened;
     this.peer = peer;
     this.transport = transport;
     this.config = config;
     this.hooks = hooks;
     this.#replace = replace;
-    this.counts = lost?.counts ?? newCounts();
+    this.counts = previous?.counts ?? newCounts();
     // A connection that follows a lost one waits for a socket. Until then it is not known what the next server understands.
-    const isDown = this.isConnecting || lost !== undefined;
+    const isDown = this.isConnecting || previous !== undefined;
     this.flow = new config.Flow(this, isDown);
-    this.outgoing = new OutgoingCalls(this, lost?.outgoing);
-    this.incoming = new IncomingCalls(this, lost?.incoming);
+    this.outgoing = new OutgoingCalls(this, previous?.outgoing);
+    this.incoming = new IncomingCalls(this, previous?.incoming);
   }
 
   /** The parts of the features. Most connections never need one. */
@@ -85,7 +85,10 @@ export class Connection implements LinkReceiver, FlowConnection {
     this.dispatch(parse(text), slot);
   }
 
-  /** Receives one parsed message, or a member of a batch; `undefined` for text that is not JSON. The reply goes into `slot`. */
+  /**
+   * Receives one parsed message, or a member of a batch; `undefined` for text that is not JSON. `slot` takes the reply to a request and to
+   * a malformed message. Any other message leaves it out.
+   */
   dispatch(value: unknown, slot: Slot = this.incoming): void {
     if (this.ended !== undefined) return;
     let kind = classify(value);
@@ -138,7 +141,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     this.flow.resumed();
     this.madeParts?.each("resumed");
     // With `onOpen`, messages stay queued until that is done.
-    if (!this.config.opensFirst || this.flow.openingQueue === undefined) this.release();
+    if (!this.config.hasOnOpen || this.flow.openingQueue === undefined) this.release();
   }
 
   lost(error: Error): void {
@@ -212,7 +215,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     const { transport } = this;
     const reason = cutReason(end.reason);
     transport.sayBye?.({ ...end, reason }, this.flow.stop());
-    attempt(
+    runReporting(
       () => transport.close(end.code, reason),
       (failure) => {
         this.report(failure);

@@ -32,7 +32,7 @@ export function unsentMarks({ maxUnsentBytes: limit }: UnsentLimits): UnsentMark
 /** The connection of a flow. */
 export interface FlowConnection {
   readonly transport: Link;
-  readonly config: { readonly limits: UnsentLimits; readonly marks: UnsentMarks; readonly opensFirst: boolean };
+  readonly config: { readonly limits: UnsentLimits; readonly marks: UnsentMarks; readonly hasOnOpen: boolean };
   /** Why it has ended; `undefined` while it has not. */
   readonly ended: Error | undefined;
   /** Ends it, for a reason of this side. */
@@ -82,7 +82,7 @@ export class Flow implements Sink {
   constructor(connection: FlowConnection, isDown: boolean) {
     this.connection = connection;
     this.state = isDown ? "down" : "open";
-    const waits = isDown || connection.config.opensFirst;
+    const waits = isDown || connection.config.hasOnOpen;
     this.sink = waits ? new OpeningQueue(connection, this.makeQueue()) : this;
   }
 

@@ -56,10 +56,10 @@ export class IncomingCalls implements Slot {
   /** The handlers that this peer added to those of its config. */
   #added: Map<string, AnyHandler> | undefined;
 
-  /** `before`: the calls of the connection that this one follows, whose added handlers stay. */
-  constructor(connection: Connection, before?: IncomingCalls) {
+  /** `previous`: the calls of the connection that this one follows, whose added handlers stay. */
+  constructor(connection: Connection, previous?: IncomingCalls) {
     this.connection = connection;
-    if (before !== undefined) this.#added = before.#added;
+    if (previous !== undefined) this.#added = previous.#added;
     const { maxMessagesPerSecond } = connection.config.limits;
     this.takeRate = maxMessagesPerSecond === Infinity ? undefined : rateLimit(maxMessagesPerSecond);
   }
@@ -146,7 +146,7 @@ export class IncomingCalls implements Slot {
       if (config.around !== undefined) result = this.#runAround(call, context);
       else if (handler !== undefined && config.checkParams === undefined) result = handler(call.params, context);
       else result = this.#run(call, context, call.params);
-      if (config.checks !== undefined) result = config.checks.sent("result", call.method, result);
+      if (config.checks !== undefined) result = config.checks.checkSent("result", call.method, result);
       if (isThenable(result)) return this.#await(call, result, encodeReturned);
     } catch (error) {
       unlink(call);

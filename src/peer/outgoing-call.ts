@@ -44,8 +44,8 @@ export class OutgoingCall implements Expiring, SendHandle {
   deadline = 0;
   before: Linked | undefined = undefined;
   after: Linked | undefined = undefined;
-  /** The next in the same place of the table, to which it belongs. */
-  beside: OutgoingCall | undefined = undefined;
+  /** The next call in the same place of its `CallTable`. Only the table sets it. */
+  nextInPlace: OutgoingCall | undefined = undefined;
   /** As `SendHandle.sent`, on the present connection. `mayHaveRun` counts earlier connections too. */
   sent = false;
   /** The send handle of its message: the call itself, unless the message holds several calls. */
@@ -89,6 +89,7 @@ export class OutgoingCall implements Expiring, SendHandle {
     return !this.sent && this.handle === this;
   }
 
+  /** Resolves the promise with one that rejects later, whose stack shows the caller: see `failed`. */
   reject(reason: unknown): void {
     this.resolve(failed(reason, this.method));
   }

@@ -1,7 +1,7 @@
 /**
- * The calls that this side makes: encodes them, registers them and sends them or queues them. The promise of a call settles
- * only here. A response, a timeout, an abort and the end of the connection all come through `#take`, so whichever is first
- * wins and the others find nothing.
+ * The calls that this side makes: encodes them, registers them and sends them or queues them. A registered call settles only through
+ * `#take`, at a response, a timeout, an abort or the end of the connection: the first takes it, and the others find nothing. A call that
+ * cannot be encoded is not registered, and rejects in `request`.
  */
 import { CallTable } from "./call-table.js";
 import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "../message/codec.js";
@@ -28,11 +28,11 @@ export class OutgoingCalls {
   #table: CallTable | undefined;
   #lastId = 0;
 
-  /** `before`: the calls of the connection that this one follows. */
-  constructor(connection: Connection, before?: OutgoingCalls) {
+  /** `previous`: the calls of the connection that this one follows. */
+  constructor(connection: Connection, previous?: OutgoingCalls) {
     this.#connection = connection;
     // Ids never repeat within a peer.
-    if (before !== undefined) this.#lastId = before.#lastId;
+    if (previous !== undefined) this.#lastId = previous.#lastId;
   }
 
   /** Why no call can be made; `undefined` while calls can be made. */
@@ -60,7 +60,8 @@ export class OutgoingCalls {
     if (around !== undefined && id === undefined) return this.#requestAround(around, method, params, options, sink);
     let resolve!: OutgoingCall["resolve"];
     const settled = new Promise((settle) => (resolve = settle));
-    const result = (checks?.received("result", method, settled) as Promise<unknown> | undefined) ?? settled;
+    // A response resolves `settled`. The caller gets `result`, which also waits for the check by the schema.
+    const result = (checks?.checkReceived("result", method, settled) as Promise<unknown> | undefined) ?? settled;
     let call: OutgoingCall | undefined;
     let text: MessageText;
     try {
@@ -209,8 +210,8 @@ export class OutgoingCalls {
     }
   }
 
-  /** Moves a call of the connection before to this one, and sends it again. Returns false if it cannot be encoded again. */
-  #adopt(call: OutgoingCall, before: OutgoingCalls): boolean {
+  /** Moves a call of the previous connection to this one, and sends it again. Returns false if it cannot be encoded again. */
+  #adopt(call: OutgoingCall, previous: OutgoingCalls): boolean {
     let text: MessageText;
     try {
       text = this.#encode(call, call.again!.params);
@@ -218,7 +219,7 @@ export class OutgoingCalls {
       return false;
     }
     // A `toJSON` may have closed the peer, or aborted the call. A call is in one table at a time.
-    if (this.ended !== undefined || before.#table!.remove(call.id) === undefined) return false;
+    if (this.ended !== undefined || previous.#table!.remove(call.id) === undefined) return false;
     call.calls = this;
     if (call.sent) call.again = { ...call.again!, wasSent: true };
     call.sent = false;
@@ -240,7 +241,7 @@ export class OutgoingCalls {
     return !isLoneId(value) || this.get(value.id) !== undefined;
   }
 
-  /** Settles the call that a response names. A response is never answered: two peers would loop. */
+  /** Settles the call that a response names. A response is never answered: two peers would loop. `request` has attached the check of the result. */
   settle(kind: Kind, response: Unchecked, slot: Slot): void {
     const call = this.#take(response.id);
     if (call === undefined) this.#receiveUnmatched(kind, response, slot);

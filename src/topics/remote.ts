@@ -89,8 +89,6 @@ export const principalName = must<string>(
   isPrincipal,
 );
 
-
-
 /** A peer of any node: the peer, a handle of it, or its id. */
 export type PeerReference<P> = P | RemotePeer | string;
 

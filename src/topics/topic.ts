@@ -4,7 +4,7 @@ import { ConnectionLostError } from "../message/errors.js";
 import { checkOptions } from "../message/options.js";
 import { nanoid } from "../base/packages.js";
 import { synchronous } from "../base/promises.js";
-import { attempt } from "../base/tell.js";
+import { runReporting } from "../base/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { EngineError, positionOf, textOf, type LogPage, type LogPart, type LogRule, type Position } from "./engine.js";
 import type { NodeHost } from "./host.js";
@@ -119,7 +119,7 @@ export class NodeTopic implements Rules {
         host.send(members, method, encodeNotification(method, change), { whenSlow: "drop", latest });
     }
     for (const watcher of Array.from(this.#watchers))
-      attempt(
+      runReporting(
         () => watcher(event, member),
         (error) => host.report(error),
       );

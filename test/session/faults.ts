@@ -62,7 +62,9 @@ function writes(where: Where, change: Change): Fault {
 }
 
 function reads(where: Where, change: Change): Fault {
-  return endpoint(where, (one, { receiveFrame }) => ({ receiveFrame: (text) => change(text, one).forEach(receiveFrame) }));
+  return endpoint(where, (one, { receiveFrame }) => ({
+    receiveFrame: (text) => change(text, one).forEach(receiveFrame),
+  }));
 }
 
 /** An end that sends what `send` is given in another way. */

@@ -113,7 +113,7 @@ export function flowOver(endpoint: NegotiatedLink, maxUnsentBytes: number, isDow
       config: {
         limits: { maxUnsentBytes, maxReplyBytes: 1 },
         marks: unsentMarks({ maxUnsentBytes, maxReplyBytes: 1 }),
-        opensFirst: false,
+        hasOnOpen: false,
       },
       get ended() {
         return endpoint.state.kind === "ended" ? new Error("ended") : undefined;
@@ -127,7 +127,10 @@ export function flowOver(endpoint: NegotiatedLink, maxUnsentBytes: number, isDow
 }
 
 /** What an endpoint reports, and its tick. */
-export type Reports = Pick<NegotiatedLink, "tick" | "receivePack" | "socketFull" | "reportReady" | "reportEnd" | "reportDiscarded"> &
+export type Reports = Pick<
+  NegotiatedLink,
+  "tick" | "receivePack" | "socketFull" | "reportReady" | "reportEnd" | "reportDiscarded"
+> &
   Pick<LinkReceiver, "missed" | "drained"> & { confirmed?(): void };
 
 /** Returns a class of endpoints that report to the test. */
@@ -149,7 +152,8 @@ export function reporting<T extends new (...args: any[]) => NegotiatedLink>(Base
     override socketFull = (): void => this.reports.socketFull();
     override reportReady = (wasSuspended: boolean): void => this.reports.reportReady(wasSuspended);
     override reportEnd = (...of: Parameters<NegotiatedLink["reportEnd"]>): void => this.reports.reportEnd(...of);
-    override reportDiscarded = (...of: Parameters<NegotiatedLink["reportDiscarded"]>): void => this.reports.reportDiscarded(...of);
+    override reportDiscarded = (...of: Parameters<NegotiatedLink["reportDiscarded"]>): void =>
+      this.reports.reportDiscarded(...of);
     override confirmed = (): void => this.reports.confirmed?.();
     /** No flow ends a connection here because of a slow reader. */
     override get unsentBytes(): number {
