@@ -2,6 +2,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { logFrame, type Engine, type EngineError } from "../../src/topics/engine.js";
 import {
+  answered,
   describeEngine as describeRules,
   LOG,
   outcomeOf,
@@ -11,7 +12,7 @@ import {
 } from "../../src/testing/engine.js";
 import type { EngineRig as Rig } from "../../src/testing/engine.js";
 
-export { LOG, logFrame, outcomeOf, page, TOPIC };
+export { answered, LOG, logFrame, outcomeOf, page, TOPIC };
 export type EngineRig = Rig & Required<Pick<Rig, "leftovers" | "close">>;
 
 /** Runs the rules of engines over the rigs that `make` returns. */
@@ -29,9 +30,7 @@ export function use<T extends AsyncDisposable>(one: T): T {
 export class TestNode extends Node {
   /** Opens a node, which is closed after the test. */
   static async open(engine: Engine, name?: string): Promise<TestNode> {
-    const node = use(new TestNode(engine, name));
-    node.facts = await node.connection.open();
-    return node;
+    return use(new TestNode(engine, name)).open();
   }
 }
 

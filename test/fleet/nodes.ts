@@ -1,7 +1,7 @@
 /** Several servers with one engine, and their clients, in memory. */
 import { isDeepStrictEqual } from "node:util";
 import { afterEach, beforeEach, expect, vi } from "vitest";
-import { EngineError, memory, type AnyPeer, type Engine } from "../../src/node.js";
+import { memory, type AnyPeer, type Engine } from "../../src/node.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { rejection } from "../support/turns.js";
@@ -80,18 +80,6 @@ export function makeNodes(count: number, options: object = {}, engine: Engine = 
 }
 
 let clients = 0;
-
-/** Repeats what is safe to repeat until the broker answers in time. One that is not scheduled for seconds is no fault of a test. */
-export async function answered<T>(run: () => Promise<T>): Promise<T> {
-  for (;;) {
-    try {
-      return await run();
-    } catch (error) {
-      if (!(error instanceof EngineError)) throw error;
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-  }
-}
 
 /** Makes one node. `methods`: of its clients. */
 export function makeNode(options: object, methods: object = {}): Node {
