@@ -67,11 +67,11 @@ export const page = (length: number, bytes: number = 2 ** 20): LogPage => ({ len
 
 /** Repeats what is safe to repeat until the broker answers in time. One that is not scheduled for seconds is no fault of an engine. */
 export async function answered<T>(run: () => Promise<T>): Promise<T> {
-  for (let looks = 1; ; looks++) {
+  for (;;) {
     try {
       return await run();
     } catch (error) {
-      if (!(error instanceof EngineError) || looks === MOST_LOOKS) throw error;
+      if (!(error instanceof EngineError)) throw error;
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     }
   }

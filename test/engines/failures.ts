@@ -6,10 +6,21 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { EngineError, type Engine } from "../../src/topics/engine.js";
 import { joinSilent } from "../server/members.js";
-import { answered, closeAll, makeNode, type Node } from "../fleet/nodes.js";
+import { closeAll, makeNode, type Node } from "../fleet/nodes.js";
 import type { Program } from "../support/program.js";
 import { Relay } from "../support/relay.js";
-import { logFrame, outcomeOf, refusalOf, TestNode, TOPIC, use, watchHandles, written, type EngineRig } from "./kit.js";
+import {
+  answered,
+  logFrame,
+  outcomeOf,
+  refusalOf,
+  TestNode,
+  TOPIC,
+  use,
+  watchHandles,
+  written,
+  type EngineRig,
+} from "./kit.js";
 
 /** How a broker of a test is configured. `password`: `se:cret`. `untrusted`: with TLS, by a certificate of its own. */
 export type Variant = "plain" | "password" | "untrusted" | "small output";
@@ -79,7 +90,7 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
         const { server, rig } = await start();
         const node = await TestNode.open(rig.engine());
         await node.connection.subscribe(CHANNEL);
-        const before = await node.append("1", "key");
+        const before = await answered(() => node.append("1", "key"));
         await node.until(CHANNEL, 1);
         await server.kill(signal);
         await node.when(() => node.downs.some(({ message }) => message.includes(new URL(server.url).host)));
@@ -87,9 +98,9 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
         await server.start();
         await node.untilHeard();
         expect([node.ups, node.resubscribed]).toEqual([1, ["all"]]);
-        expect(await node.read()).toEqual({ epoch: "", top: 0, entries: [] });
+        expect(await answered(() => node.read())).toEqual({ epoch: "", top: 0, entries: [] });
         // The position of an earlier epoch is not repeated for its key.
-        const after = await node.append("2", "key");
+        const after = await answered(() => node.append("2", "key"));
         expect(after.offset).toBe(1);
         expect(after.epoch).not.toBe(before.epoch);
         expect(await node.until(CHANNEL, 2)).toContain(logFrame(after.epoch, 1, "2"));
@@ -104,7 +115,7 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
       const { server, rig } = await start();
       const [a, b] = [await TestNode.open(rig.engine()), await TestNode.open(rig.engine())];
       // Later ones need no other command before they are written.
-      await a.append("1");
+      await answered(() => a.append("1", "key"));
       await server.pause();
       const outcomes = outcomesOf(operationsOf(a));
       await written();
@@ -112,7 +123,7 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
       expect(new Set(await outcomes)).toEqual(new Set(["unknown"]));
       await server.start();
       await Promise.all([a, b].map((node) => node.untilHeard()));
-      expect((await a.read()).top).toBe(0);
+      expect((await answered(() => a.read())).top).toBe(0);
       expect([...a.received, ...b.received]).toEqual([]);
     });
 
@@ -235,8 +246,8 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
       const { rig } = await start();
       const node = await TestNode.open(rig.engine());
       const frame = "x".repeat(node.facts!.maxFrameBytes);
-      expect(await node.append(frame)).toMatchObject({ offset: 1 });
-      expect((await node.read(1)).entries[0]![1] === frame).toBe(true);
+      expect(await answered(() => node.append(frame, "key"))).toMatchObject({ offset: 1 });
+      expect((await answered(() => node.read(1))).entries[0]![1] === frame).toBe(true);
       await node.connection.send("a:all", frame);
       const [received] = await node.until("a:all", 1);
       expect(received === frame).toBe(true);
@@ -310,11 +321,11 @@ export function describeFailover(name: string, groupOf: () => Group, isReplaced 
       const rig = await group.rig();
       const node = await TestNode.open(rig.engine());
       await node.connection.subscribe(CHANNEL);
-      const before = await node.append("1", "key");
+      const before = await answered(() => node.append("1", "key"));
       const { replaced, restore } = await group.failover(rig, "kill");
       await replaced();
       await node.untilHeard();
-      const after = await vi.waitFor(() => node.append("2", "key"));
+      const after = await answered(() => node.append("2", "key"));
       expect(after.offset).toBe(1);
       expect(after.epoch).not.toBe(before.epoch);
       await node.until(CHANNEL, 1, (frame) => frame === logFrame(after.epoch, 1, "2"));
@@ -337,7 +348,7 @@ export function describeFailover(name: string, groupOf: () => Group, isReplaced 
       await restore();
       expect(await late).toEqual(["unknown", "unknown"]);
       await node.untilHeard();
-      const after = await vi.waitFor(() => node.append("after", "key"));
+      const after = await answered(() => node.append("after", "key"));
       expect(after.epoch).not.toBe(before.epoch);
       const frames = [logFrame(before.epoch, 1, "before"), logFrame(after.epoch, 1, "after")];
       await node.until(CHANNEL, 1, (frame) => frame === frames[1]);

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { NatsServer, startCluster } from "../support/nats.js";
 import { describeFailover, describeFailures } from "./failures.js";
-import { outcomeOf, refusalOf, TestNode, use } from "./kit.js";
+import { answered, outcomeOf, refusalOf, TestNode, use } from "./kit.js";
 import { NATS, natsGroup, natsRig } from "./nats-rig.js";
 
 describeFailures(NATS);
@@ -33,7 +33,7 @@ describe("a cluster of NATS", () => {
     const group = natsGroup(servers);
     const rig = await group.rig();
     const node = await TestNode.open(rig.engine());
-    await node.append("1");
+    await answered(() => node.append("1", "key"));
     const { restore } = await group.failover(rig, "pause");
     expect(await outcomeOf(node.append("2"))).toBe("unknown");
     await node.connection.send("a:all", "x");
@@ -50,13 +50,13 @@ describe("a cluster of NATS", () => {
     if (minor < 10 || (minor === 10 && patch < 19))
       return expect((await refusalOf(rig.engine())).message).toMatch(/2\.10\.19 or later is needed for 3 replicas/);
     const node = await TestNode.open(rig.engine());
-    const { epoch } = await node.append("1", "key");
+    const { epoch } = await answered(() => node.append("1", "key"));
     await servers[0]!.kill();
     await expect.poll(() => node.append("1", "key").catch(() => undefined)).toEqual({ epoch, offset: 1 });
     await expect.poll(() => node.append("2", "next").catch(() => undefined)).toEqual({ epoch, offset: 2 });
     // NATS may place each reader on the server that was killed.
     for (let i = 0; i < 12; i++)
-      expect((await node.read()).entries).toEqual(["1", "2"].map((body, at) => [at + 1, body]));
-    expect((await node.read(1)).entries).toEqual([[1, "1"]]);
+      expect((await answered(() => node.read())).entries).toEqual(["1", "2"].map((body, at) => [at + 1, body]));
+    expect((await answered(() => node.read(1))).entries).toEqual([[1, "1"]]);
   });
 });

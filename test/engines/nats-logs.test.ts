@@ -1,5 +1,5 @@
 /** The logs of the engine over JetStream: what they keep, foreign messages in their streams, and a server that answers as a cluster may. */
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { managed, NatsServer, publishAt, publishRaw } from "../support/nats.js";
 import { LOG, outcomeOf, page, TestNode, TOPIC, use } from "./kit.js";
 import type { PrefixedRig } from "./failures.js";
@@ -222,6 +222,7 @@ describe("the engine nats, when NATS answers as a cluster may", () => {
   });
 
   it("rejects a read that is not answered, and an entry whose place it cannot find", async () => {
+    vi.unstubAllGlobals();
     const rig = rigOf();
     await (await TestNode.open(rig.engine(), "writer")).append("1");
     const { wire, node } = await openRelayed(rig);

@@ -1,6 +1,6 @@
 /** Rigs over NATS, and a relay that understands what its server sends. */
 import { nanoid } from "nanoid";
-import { afterAll, beforeAll } from "vitest";
+import { afterAll, beforeAll, beforeEach, vi } from "vitest";
 import { nats, type NatsOptions } from "../../src/nats/index.js";
 import { selfSigned } from "../support/certificates.js";
 import { isSubscribed, managed, NatsServer, removeStreams, type NatsServerOptions } from "../support/nats.js";
@@ -99,9 +99,23 @@ export function natsGroup(servers: readonly NatsServer[]): Group {
   };
 }
 
-/** Starts a server with JetStream before the tests of a file, and ends it after them. */
+/** All limits of the engine, its checks of the streams and its pings, in milliseconds. */
+const LIMIT_MS = 5_000;
+
+/** Lets none of them end in the tests of the file, because a NATS may not be scheduled for seconds. `vi.unstubAllGlobals` ends that in a test. */
+export function withoutLimits(): void {
+  const set = globalThis.setTimeout;
+  beforeEach(() => {
+    vi.stubGlobal("setTimeout", (run: () => void, ms?: number, ...args: unknown[]) =>
+      set(run, ms === LIMIT_MS ? 2 ** 31 - 1 : ms, ...args),
+    );
+  });
+}
+
+/** Starts a server with JetStream before the tests of a file, and ends it after them. Its limits end only where a test is about them. */
 export function useNats() {
   let server: NatsServer;
+  withoutLimits();
   beforeAll(async () => {
     server = await NatsServer.create();
   });

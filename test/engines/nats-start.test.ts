@@ -149,6 +149,7 @@ describe("the engine nats, at the start", () => {
 
 describe("the engine nats, when it closes while it starts", () => {
   it("leaves no socket of an attempt that times out, and none of one that goes on", async () => {
+    vi.unstubAllGlobals();
     const { relay, rig } = await relayed(rigOf());
     // As a server that accepts connections and sends nothing.
     relay.pass = () => undefined;

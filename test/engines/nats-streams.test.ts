@@ -1,5 +1,5 @@
 /** What the engine does over JetStream when a stream is lost although the connection is not. */
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { managed, removeStreams } from "../support/nats.js";
 import { LOG, outcomeOf, TestNode } from "./kit.js";
 import { useNats } from "./nats-rig.js";
@@ -24,6 +24,7 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
   });
 
   it("notices it by itself, and then reports that messages may have been missed", async () => {
+    vi.unstubAllGlobals();
     const rig = rigOf();
     const node = await TestNode.open(rig.engine());
     await node.append("1");

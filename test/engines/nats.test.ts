@@ -1,7 +1,7 @@
 import { afterAll, beforeAll } from "vitest";
 import { selfSigned } from "../support/certificates.js";
 import { NatsServer } from "../support/nats.js";
-import { linesOf, natsRig, rightsOf } from "./nats-rig.js";
+import { linesOf, natsRig, rightsOf, withoutLimits } from "./nats-rig.js";
 import { describeEngine } from "./kit.js";
 
 const given = process.env["RECIPROC_NATS_URL"];
@@ -10,6 +10,7 @@ const certificate = selfSigned();
 let server: NatsServer | undefined;
 let secure: NatsServer;
 
+withoutLimits();
 beforeAll(async () => {
   if (given === undefined) server = await NatsServer.create();
   const { own, streams } = rightsOf(prefix);

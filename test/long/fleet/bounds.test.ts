@@ -1,10 +1,10 @@
 /** What many long publications do to a fleet: they delay nothing else, cost no node its broker, and a node that was away has them or a gap. */
 import { describe, expect, it, onTestFinished } from "vitest";
-import { use } from "../../engines/kit.js";
+import { answered, use } from "../../engines/kit.js";
 import type { BrokerKind, PrefixedRig } from "../../engines/failures.js";
 import { NATS } from "../../engines/nats-rig.js";
 import { REDIS } from "../../engines/redis-rig.js";
-import { answered, closeAll, count, gapsOf, makeNode, numbers, when, type Node } from "../../fleet/nodes.js";
+import { closeAll, count, gapsOf, makeNode, numbers, when, type Node } from "../../fleet/nodes.js";
 import type { Program } from "../../support/program.js";
 import { Relay } from "../../support/relay.js";
 
