@@ -4,7 +4,7 @@ import { redis } from "../../src/redis/index.js";
 import { RedisServer } from "../support/redis.js";
 import { RedisSentinelGroup } from "../support/redis-groups.js";
 import { describeFailover } from "./failures.js";
-import { describeEngine, TestNode, use } from "./kit.js";
+import { answered, describeEngine, TestNode, use } from "./kit.js";
 import { redisRig, sentinelGroup } from "./redis-rig.js";
 
 let group: RedisSentinelGroup;
@@ -35,7 +35,7 @@ it("the engine redis uses the newest view of the Sentinels", async () => {
     // The first one knows the group only.
     const place = i === 0 ? group.place : { name: "main", urls: [old.url, group.sentinel.url] };
     const node = await TestNode.open(redis({ sentinel: place, prefix }));
-    offsets.push((await node.append("x")).offset);
+    offsets.push((await answered(() => node.append("x", String(i)))).offset);
   }
   expect(offsets).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
 });

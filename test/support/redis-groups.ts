@@ -149,7 +149,7 @@ export class RedisCluster implements AsyncDisposable {
     const move = (moved: string[]): Promise<unknown> =>
       moved.length === 0
         ? Promise.resolve()
-        : owner.command("MIGRATE", "127.0.0.1", String(other.port), "", "0", "5000", "KEYS", ...moved);
+        : owner.command("MIGRATE", "127.0.0.1", String(other.port), "", "0", "600000", "KEYS", ...moved);
     await move(keys.slice(0, Math.ceil(keys.length / 2)));
     await midway();
     await move(keys.slice(Math.ceil(keys.length / 2)));

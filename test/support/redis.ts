@@ -87,7 +87,7 @@ export class RedisServer extends Program {
 /** Connects to a server, runs one command and disconnects. */
 export async function commandAt<T = unknown>(url: string, args: string[]): Promise<T> {
   const tls = url.startsWith("rediss:") ? { tls: true as const, rejectUnauthorized: false } : {};
-  const client = createClient({ url, socket: { ...tls, reconnectStrategy: false }, RESP: 2 });
+  const client = createClient({ url, socket: { ...tls, reconnectStrategy: false, connectTimeout: 0 }, RESP: 2 });
   client.on("error", () => {});
   await client.connect();
   try {
