@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import { beforeAll, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
-import { connect } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { EXAMPLES, ExampleServer } from "../examples/server.js";
 import { rejection } from "../support/turns.js";
 import { enterText, status, withWindows, type Window } from "./windows.js";

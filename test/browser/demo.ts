@@ -2,7 +2,8 @@
 import { fileURLToPath } from "node:url";
 import type { Frame, Page } from "playwright-core";
 import { expect } from "vitest";
-import { connect, type AnyPeer } from "../../src/node.js";
+import type { AnyPeer } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { Running } from "../readme/examples.js";
 import { Relay } from "../support/relay.js";
 import { newPage } from "./browser.js";

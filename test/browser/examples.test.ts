@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import { expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
-import { connect } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { EXAMPLES, ExampleServer } from "../examples/server.js";
 import { rejection } from "../support/turns.js";
 import { end } from "./browser.js";

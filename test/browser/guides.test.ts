@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import { createServer as createVite, type ViteDevServer } from "vite";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { connect } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { newPage } from "./browser.js";
 import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { bundle, startPage } from "./bundle.js";

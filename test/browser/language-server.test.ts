@@ -1,7 +1,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import { connect } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { runs } from "../bridge/bridged.js";
 import { gate } from "../support/turns.js";
 import { end } from "./browser.js";

@@ -1,7 +1,7 @@
 /** The built program, once for each command: what only a process does. All else is shown by the function in this process. */
 import { once } from "node:events";
 import { describe, expect, it } from "vitest";
-import { connect } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { COMMAND, runs } from "../bridge/bridged.js";
 import { plainPeer, upgrade } from "../support/network.js";
 import { rejection } from "../support/turns.js";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { Relay } from "../support/relay.js";
-import { connect } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { rejection } from "../support/turns.js";
 import { Running } from "../readme/examples.js";
 import { EXAMPLES, ExampleServer } from "./server.js";

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { effectScope } from "vue";
 import { WebSocket } from "ws";
 import { follow } from "../../src/index.js";
-import { connect } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { testServer } from "../../src/testing/index.js";
 import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { freePort } from "../support/ports.js";

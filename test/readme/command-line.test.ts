@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { connect } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { examplesOf, Running } from "./examples.js";
 
 const MAIN = join(import.meta.dirname, "../../dist/cli/main.js");

@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import { connect, type AnyPeer } from "../../src/node.js";
+import type { AnyPeer } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { Relay } from "../support/relay.js";
 import { RUNTIMES, serveIn, type Listening } from "./runtimes.js";
 

@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
-import { connect } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { Relay } from "../support/relay.js";
 import { clean, examplesOf, extract, Running } from "../readme/examples.js";
 import { commandAt, RedisServer } from "../support/redis.js";

@@ -23,7 +23,7 @@ async def tick(_peer, params):
 
 
 async def main(url):
-    socket = await websockets.connect(url)
+    socket = await websockets.connect(url, open_timeout=None, ping_timeout=None)
     peer = Peer(socket, {"confirm": confirm, "tick": tick})
     running = asyncio.ensure_future(peer.run())
     running.add_done_callback(lambda _: say(closed=True))

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { connect } from "../../../src/node.js";
+import { connect } from "../../support/connect.js";
 import { aptInstall, onPath } from "../../support/debian.js";
 import { listening } from "../../support/network.js";
 import { freePort } from "../../support/ports.js";

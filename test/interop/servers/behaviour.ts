@@ -3,7 +3,8 @@ import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { expect, it } from "vitest";
 import WebSocket from "ws";
-import { connect, type AnyPeer } from "../../../src/node.js";
+import type { AnyPeer } from "../../../src/node.js";
+import { connect } from "../../support/connect.js";
 import { rejection } from "../../support/turns.js";
 import { ATTIC } from "../support/service.js";
 

@@ -1,7 +1,8 @@
 /** A reciproc client calls ganache 7.9.2, an Ethereum node with non-conforming answers that affect no call. */
 import ganache from "ganache";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { connect, type AnyPeer } from "../../../src/node.js";
+import type { AnyPeer } from "../../../src/node.js";
+import { connect } from "../../support/connect.js";
 import { Relay } from "../../support/relay.js";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../../support/inbox.js";

@@ -3,7 +3,7 @@ import { JSONRPCClient, JSONRPCErrorException, JSONRPCServer, JSONRPCServerAndCl
 import { Server } from "rpc-websockets";
 import { describe, expect, it } from "vitest";
 import { WebSocketServer } from "ws";
-import { connect } from "../../../src/node.js";
+import { connect } from "../../support/connect.js";
 import { bareHttp, plainPeer } from "../../support/network.js";
 import { raising, rejection } from "../../support/turns.js";
 import { Inbox } from "../../support/inbox.js";
