@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
-import type { NodeConnectOptions, Peer } from "../../src/node.js";
+import type { ConnectError, Peer } from "../../src/node.js";
 import { connect } from "../support/connect.js";
 import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { aptUnpack, onPath } from "../support/debian.js";
@@ -61,9 +61,15 @@ beforeEach(async () => {
 });
 afterEach(() => server.stop());
 
-function connectThrough(options: NodeConnectOptions = {}): Promise<Peer> {
-  const headers = { host: "app.example", origin: "https://app.example", "x-forwarded-for": "6.6.6.6" };
-  return connect("wss://127.0.0.1:8443/rpc", { headers, tls: { ca: cert, servername: "app.example" }, ...options });
+/** Connects again while a proxy reports 503, because it counts a server as down that was not scheduled for its checks. */
+async function connectThrough(origin = "https://app.example"): Promise<Peer> {
+  const headers = { host: "app.example", origin, "x-forwarded-for": "6.6.6.6" };
+  for (;;)
+    try {
+      return await connect("wss://127.0.0.1:8443/rpc", { headers, tls: { ca: cert, servername: "app.example" } });
+    } catch (error) {
+      if ((error as ConnectError).status !== 503) throw error;
+    }
 }
 
 function statusOf(path: string): Promise<number | undefined> {
@@ -110,13 +116,12 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
   it("passes on the WebSocket, the host, the origin and the address of the client, and no forged address", async () => {
     await using peer = await connectThrough();
     expect(await peer.request("myAddress")).toBe("127.0.0.1");
-    const headers = { host: "app.example", origin: "https://evil.example" };
-    expect(await rejection(connectThrough({ headers }))).toMatchObject({ status: 403 });
+    expect(await rejection(connectThrough("https://evil.example"))).toMatchObject({ status: 403 });
     const [, NODE_EXTRA_CA_CERTS, command] = /NODE_EXTRA_CA_CERTS=(\S+) npx reciproc (.*)$/m.exec(PAGE)!;
     const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(HOSTS)}`;
     const env = { ...process.env, NODE_EXTRA_CA_CERTS, NODE_OPTIONS };
-    const { stdout } = await run(process.execPath, [MAIN, ...command!.split(" ")], { cwd: folder, env });
-    expect(stdout).toBe('"127.0.0.1"\n');
+    const call = () => run(process.execPath, [MAIN, ...command!.split(" ")], { cwd: folder, env });
+    await expect.poll(async () => (await call()).stdout).toBe('"127.0.0.1"\n');
   });
 
   it("answers a call that was made while the proxy restarted", async () => {
