@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Frame, Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
-import { draw, PHONE, say, strokes, withCuttable, withDemo, withOne, withTwo } from "./demo.js";
+import { draw, LONG_VOTE, PHONE, say, strokes, withCuttable, withDemo, withOne, withTwo } from "./demo.js";
 import { ready, textOf } from "./editor.js";
 
 const axe = await readFile(join(import.meta.dirname, "node_modules/axe-core/axe.min.js"), "utf8");
@@ -77,7 +77,7 @@ describe.each(["light", "dark"] as const)("axe, in the %s scheme,", (colorScheme
         await page.goto(`${demo.url}/about/README.md`);
         expect(await violations(page)).toEqual([]);
       },
-      { env: { VOTE_TIMEOUT_MS: "600000" } },
+      LONG_VOTE,
     ),
   );
 });

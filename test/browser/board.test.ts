@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { end } from "./browser.js";
-import { draw, noticed, picture, pixels, strokes, withTwo } from "./demo.js";
+import { draw, LONG_VOTE, noticed, picture, pixels, strokes, withTwo } from "./demo.js";
 
 const BLANK = Array.from({ length: 24 }, () => ".".repeat(32)).join("\n");
 const DIAGONAL: [number, number][] = [
@@ -8,8 +8,6 @@ const DIAGONAL: [number, number][] = [
   [0.5, 0.5],
   [0.8, 0.6],
 ];
-/** Longer than a page may need to answer or to leave on a loaded machine. */
-const LONG_VOTE = { env: { VOTE_TIMEOUT_MS: "600000" } };
 
 it("the demo's board shows what one person draws, points at, says and feels, in every window and in later ones", () =>
   withTwo(async (ada, bo, demo) => {

@@ -95,6 +95,9 @@ export async function visit(url: string, name: string, options?: object): Promis
   return { page, complaints, options };
 }
 
+/** A vote that only its answers end: neither its time, nor pings that a busy page does not answer. A cut lasts as long. */
+export const LONG_VOTE = { env: { VOTE_TIMEOUT_MS: "600000", CUT_MS: "600000" } };
+
 type VisitedDemo = Demo & { invite(name: string, options?: object): Promise<Visitor> };
 
 export interface Visit {
@@ -168,7 +171,7 @@ export async function withCuttable(
 }
 
 /** Starts to record each text that an element of the page shows, by default the connection states. */
-export async function note(page: Page, selector = "#status"): Promise<void> {
+export async function note(page: Page | Frame, selector = "#status"): Promise<void> {
   await page.locator(selector).evaluate((element: HTMLElement) => {
     const words: string[] = [];
     const write = (): void => {
@@ -180,7 +183,7 @@ export async function note(page: Page, selector = "#status"): Promise<void> {
 }
 
 /** Returns the texts that the element has shown since `note`. */
-export function said(page: Page, selector = "#status"): Promise<string[]> {
+export function said(page: Page | Frame, selector = "#status"): Promise<string[]> {
   return page
     .locator(selector)
     .evaluate((element: HTMLElement) => JSON.parse(element.dataset["said"] ?? "[]") as string[]);

@@ -2,7 +2,7 @@ import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { gate } from "../support/turns.js";
 import { end, newPage } from "./browser.js";
-import { draw, noticed, PHONE, startDemo, strokes, withDemo, withOne } from "./demo.js";
+import { draw, LONG_VOTE, noticed, PHONE, startDemo, strokes, withDemo, withOne } from "./demo.js";
 import { goTo, line, pointAt, ready, textOf, visitEditor, withTwoEditors } from "./editor.js";
 
 /** A page that Chromium ends before it has sent its close leaves when its session expires. */
@@ -84,7 +84,7 @@ describe("the editor", () => {
       await bo.page.getByRole("alertdialog", { name: "Ada would like to clear the board." }).waitFor();
       await bo.page.getByRole("button", { name: "Keep it" }).click();
       for (const each of [page, bo.page]) await noticed(each, "The board stays: Bo refused.");
-    }));
+    }, LONG_VOTE));
 
   it("loads only when it is opened, from the demo's server only, and shows the file whose tab was clicked", async () => {
     await using demo = await startDemo();

@@ -3,7 +3,7 @@ import type { Frame, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
 import { browser } from "./browser.js";
-import { enter, live, startDemo, type Demo } from "./demo.js";
+import { enter, live, LONG_VOTE, startDemo, type Demo } from "./demo.js";
 
 /** The last is the longest that the demo accepts. */
 const NAMES = [...Array.from({ length: 7 }, (_, i) => `Brave Badger ${i}`), "Maximiliane Mustermann", "W".repeat(24)];
@@ -15,7 +15,7 @@ const pages = new Map<boolean, Page>();
 
 beforeAll(async () => {
   // A page that was left without a close counts as a person until its session expires.
-  demo = await startDemo({ SESSION_TTL_MS: "500", VOTE_TIMEOUT_MS: "600000" });
+  demo = await startDemo({ SESSION_TTL_MS: "500", ...LONG_VOTE.env });
   for (const name of NAMES) people.push(await enter(demo.url, name));
   for (const peer of people)
     await peer.request("say", { id: peer.id, text: "a line that may need more than one row of the chat" });

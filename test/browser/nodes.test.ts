@@ -12,11 +12,9 @@ import { upgrade } from "../support/network.js";
 import { ensureRedis, eventually } from "../support/redis.js";
 import { Relay } from "../support/relay.js";
 import { end } from "./browser.js";
-import { draw, enter, leave, live, picture, say, strokes, visit, type Visitor } from "./demo.js";
+import { draw, enter, leave, live, LONG_VOTE, picture, say, strokes, visit, type Visitor } from "./demo.js";
 
 const PROGRAM = join(import.meta.dirname, "../../demo/.build/main.js");
-/** A cut ends with the node of the page, and a vote by its answers. */
-const TIMES = { CUT_MS: "600000", VOTE_TIMEOUT_MS: "600000" };
 const NAMES = ["n1", "n2", "n3"];
 const DOT = { stroke: 1, size: 0.01, points: Buffer.from([1, 0, 1, 0]).toString("base64") };
 
@@ -34,7 +32,7 @@ const peopleOn = async (page: Page): Promise<string[]> => {
 async function startNodes(count: number) {
   const folder = await mkdtemp(join(tmpdir(), "reciproc-nodes-"));
   const redis = await ensureRedis();
-  const env = { ...process.env, PORT: "0", REDIS_SERVER_PATH: redis, TMPDIR: folder, ...TIMES };
+  const env = { ...process.env, PORT: "0", REDIS_SERVER_PATH: redis, TMPDIR: folder, ...LONG_VOTE.env };
   // In a process group, as if a terminal had started it.
   const child = spawn(process.execPath, [PROGRAM, "--nodes", String(count)], { env, detached: true });
   // Its nodes and its Redis print to the same pipes, which are closed when the last of them has ended.
