@@ -2,14 +2,14 @@
 import { connect as connectTcp } from "node:net";
 import { createInterface } from "node:readline";
 import { jetstreamManager, type JetStreamManager } from "@nats-io/jetstream";
-import { connect, NoRespondersError, type NatsConnection } from "@nats-io/transport-node";
+import { connect, NoRespondersError, TimeoutError, type NatsConnection } from "@nats-io/transport-node";
 import { ensureServer } from "./debian.js";
 import { freePort } from "./ports.js";
 import { Program, type Command } from "./program.js";
 import { eventually } from "./redis.js";
 
-/** How often a cluster is started anew. */
-const STARTS = 5;
+/** The code of a stream that does not exist. */
+const NOT_FOUND = 10_059;
 
 export interface NatsServerOptions {
   /** Lines of the configuration, such as `max_payload: 64KB`. */
@@ -113,7 +113,7 @@ export class NatsServer extends Program {
 /** Resolves when a server keeps a stream together with the two others of its cluster. */
 async function untilPlaced(url: string): Promise<void> {
   const place = (): Promise<boolean> =>
-    managed(url, async ({ streams }) => {
+    managedOnce(url, async ({ streams }) => {
       await streams.add({ name: "probe", subjects: ["probe"], storage: "memory", num_replicas: 3 });
       return streams.delete("probe");
     });
@@ -129,7 +129,7 @@ async function untilPlaced(url: string): Promise<void> {
  * have just started sometimes refuse that for minutes, although all of them answer: then starts others.
  */
 export async function startCluster(): Promise<NatsServer[]> {
-  for (let i = 1; ; i++) {
+  for (;;) {
     const ports = [await freePort(), await freePort(), await freePort()];
     const servers = await Promise.all(
       ports.map((port, at) => NatsServer.create({ cluster: { name: `server${at}`, port, ports } })),
@@ -137,9 +137,8 @@ export async function startCluster(): Promise<NatsServer[]> {
     try {
       for (const { url } of servers) await untilPlaced(url);
       return servers;
-    } catch (error) {
+    } catch {
       await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
-      if (i === STARTS) throw error;
     }
   }
 }
@@ -189,11 +188,20 @@ export async function publishRaw({ port }: NatsServer, subject: string, headers:
   socket.destroy();
 }
 
-/** Connects to a server, runs what manages its streams and disconnects. */
-export async function managed<T>(url: string, run: (manager: JetStreamManager) => Promise<T>): Promise<T> {
+/** Connects to a server, runs what manages its streams and disconnects: again if the server does not answer in time. */
+export async function managed<T>(...how: Parameters<typeof managedOnce<T>>): Promise<T> {
+  for (;;)
+    try {
+      return await managedOnce(...how);
+    } catch (error) {
+      if (!(error instanceof TimeoutError)) throw error;
+    }
+}
+
+async function managedOnce<T>(url: string, run: (manager: JetStreamManager) => Promise<T>): Promise<T> {
   const client = await connectTo(url);
   try {
-    // A cluster that has no leader yet does not answer: then the caller asks again.
+    // A cluster that has no leader yet does not answer.
     return await run(await jetstreamManager(client, { timeout: 5_000 }));
   } finally {
     await client.close();
@@ -203,6 +211,11 @@ export async function managed<T>(url: string, run: (manager: JetStreamManager) =
 /** Deletes the streams of a prefix. A prefix that no node has used has none. */
 export async function removeStreams(url: string, prefix: string): Promise<void> {
   await managed(url, async ({ streams }) => {
-    for await (const name of streams.names()) if (name.startsWith(`${prefix}_`)) await streams.delete(name);
+    const remove = (name: string): Promise<unknown> =>
+      streams.delete(name).catch((error: { code?: number }) => {
+        // It was removed, and that was not answered in time.
+        if (error.code !== NOT_FOUND) throw error;
+      });
+    for await (const name of streams.names()) if (name.startsWith(`${prefix}_`)) await remove(name);
   });
 }
