@@ -35,8 +35,11 @@ const ON_THE_WAY_MS = 1_000;
 const REPORT_MS = 2_000;
 /** How much later than its timeout a call may settle. */
 const LATE_MS = 1_000;
-/** How long before its members leave a node may have been heard last. */
+/** How long before its members leave, or before it reports that its broker is silent, a node may have been heard last. */
 const SILENT_MS = 5_000;
+/** With such an error, a node reports that its broker is silent. If the machine paused for so long, the broker may have been. */
+const SILENCE = /no answer for|do not come back/;
+const PAUSE_MS = 500;
 const MOST_BREACHES = 20;
 
 /** A time in which something was wrong; `to` is infinite while it lasts. */
@@ -176,6 +179,7 @@ export class Oracle {
   }
 
   #judgeAll(): Figures {
+    if (this.#longestPauseMs >= PAUSE_MS) this.#excuseSilences();
     return {
       servers: this.runs.size,
       sessions: this.stays.length,
@@ -185,6 +189,14 @@ export class Oracle {
       ...this.#judgeReports(),
       ...this.#judgeLeaves(),
     };
+  }
+
+  /** A broker that is not scheduled for seconds is a trouble which no fault has made. */
+  #excuseSilences(): void {
+    for (const { states, troubles } of this.runs.values())
+      for (const [i, { state, text, time }] of states.entries())
+        if (state === "down" && SILENCE.test(text))
+          troubles.push({ from: time - SILENT_MS, to: states[i + 1]?.time ?? Infinity, isOfAll: true });
   }
 
   /** P3. */
@@ -416,10 +428,7 @@ export class Oracle {
         if (!isReported && !isSoon) this.breach("N4", `node ${run} lost a connection at ${time} and reported nothing`);
       }
       for (const { time, text } of states.filter(({ state }) => state === "down"))
-        if (
-          !text.includes("given up") &&
-          !troubles.some(({ from, to }) => time >= from - this.#late(REPORT_MS) && time <= to + this.#late(REPORT_MS))
-        )
+        if (!troubles.some(({ from, to }) => time >= from - this.#late(REPORT_MS) && time <= to + this.#late(REPORT_MS)))
           this.breach("N4", `node ${run} reported at ${time} that it lost a connection, which it had: ${text}`);
       if (endedAt === Infinity && states.at(-1)?.state === "down")
         this.breach("N4", `node ${run} has a connection and did not report that`);

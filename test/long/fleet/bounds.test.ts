@@ -45,7 +45,7 @@ function describeBounds<S extends Program & { readonly url: string }>(kind: Brok
     it("delay nothing of other topics, and no node loses its broker, while 600 are sent and clients join with old positions", async () => {
       const { a, b, losses } = await start();
       const bystander = await b.client();
-      for (const name of ["plain", "short"]) await b.server.topic(name).join(bystander.peer);
+      for (const name of ["plain", "short"]) await answered(() => b.server.topic(name).join(bystander.peer));
       let sent = 0;
       const tell = async (): Promise<void> => {
         a.server.topic("plain").notify("told", { n: ++sent });
@@ -83,7 +83,7 @@ function describeBounds<S extends Program & { readonly url: string }>(kind: Brok
       const { a, b, relay } = await start();
       const gaps = gapsOf(b);
       const member = await b.client();
-      await b.server.topic("long").join(member.peer);
+      await answered(() => b.server.topic("long").join(member.peer));
       await publishLong(a, 1);
       await member.until(1);
       relay.pause();
