@@ -38,7 +38,7 @@ const LATE_MS = 1_000;
 /** How long before its members leave, or before it reports that its broker is silent, a node may have been heard last. */
 const SILENT_MS = 5_000;
 /** With such an error, a node reports that its broker is silent. If the machine paused for so long, the broker may have been. */
-const SILENCE = /no answer for|do not come back/;
+const SILENCE = /no answer for|does not answer|do not come back/;
 const PAUSE_MS = 500;
 const MOST_BREACHES = 20;
 
