@@ -54,31 +54,28 @@ describe.each(["light", "dark"] as const)("axe, in the %s scheme,", (colorScheme
   );
 
   it.each(DEVICES)("finds nothing in its question, editor, split view and documents, %s", (_which, device) =>
-    withDemo(
-      async (demo) => {
-        const { page } = await demo.invite("Ada", { ...device, colorScheme, reducedMotion: "reduce" });
-        const bo = await demo.invite("Bo");
-        await draw(page, [[0.5, 0.5]]);
-        await bo.page.getByRole("button", { name: "Clear", exact: true }).click();
-        await page.getByRole("alertdialog").waitFor();
-        expect(await violations(page)).toEqual([]);
-        await page.getByRole("button", { name: "Keep it" }).click();
-        await page.getByRole("tab", { name: "Editor" }).click();
-        await ready(page, "css");
-        await page.locator(".cm-lintRange").first().waitFor();
-        expect(await violations(page)).toEqual([]);
-        if (device === PHONE) return;
-        await page.goto(`${demo.url}/split`);
-        for (const frame of page.frames().slice(1)) {
-          await frame.getByText("Live", { exact: true }).waitFor();
-          expect(await violations(frame)).toEqual([]);
-        }
-        expect(await violations(page)).toEqual([]);
-        await page.goto(`${demo.url}/about/README.md`);
-        expect(await violations(page)).toEqual([]);
-      },
-      LONG_VOTE,
-    ),
+    withDemo(async (demo) => {
+      const { page } = await demo.invite("Ada", { ...device, colorScheme, reducedMotion: "reduce" });
+      const bo = await demo.invite("Bo");
+      await draw(page, [[0.5, 0.5]]);
+      await bo.page.getByRole("button", { name: "Clear", exact: true }).click();
+      await page.getByRole("alertdialog").waitFor();
+      expect(await violations(page)).toEqual([]);
+      await page.getByRole("button", { name: "Keep it" }).click();
+      await page.getByRole("tab", { name: "Editor" }).click();
+      await ready(page, "css");
+      await page.locator(".cm-lintRange").first().waitFor();
+      expect(await violations(page)).toEqual([]);
+      if (device === PHONE) return;
+      await page.goto(`${demo.url}/split`);
+      for (const frame of page.frames().slice(1)) {
+        await frame.getByText("Live", { exact: true }).waitFor();
+        expect(await violations(frame)).toEqual([]);
+      }
+      expect(await violations(page)).toEqual([]);
+      await page.goto(`${demo.url}/about/README.md`);
+      expect(await violations(page)).toEqual([]);
+    }, LONG_VOTE),
   );
 });
 

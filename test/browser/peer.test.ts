@@ -100,6 +100,7 @@ async function connectPage(options: object = {}): Promise<void> {
       globalThis.pushed = [];
       globalThis.peer = await reciproc.connect(url, {
         use: [reciproc.streams, reciproc.progress, reciproc.bytes],
+        openTimeoutMs: Infinity,
         ...given,
       });
       for (const name of ["suspend", "lost", "attempt", "resume", "close"] as const)
@@ -151,6 +152,7 @@ it("is called, and reports a handler that fails without a listener as an error o
   await connectPage({ reconnect: false });
   const answers = await page.evaluate(async (url) => {
     const other = await reciproc.connect(url, {
+      openTimeoutMs: Infinity,
       methods: {
         confirm: ({ sure }: { sure: boolean }) => {
           if (!sure) throw new Error("the page failed");
@@ -193,7 +195,8 @@ it("sends bytes as a binary frame of a megabyte there and back, and streams a Bl
 function attempt(url: string, options: object = {}): Promise<unknown> {
   return page.evaluate(
     async ([target, given]) => {
-      const error = await reciproc.connect(target, given).catch((reason: unknown) => reason);
+      const opening = reciproc.connect(target, { openTimeoutMs: Infinity, ...given });
+      const error = await opening.catch((reason: unknown) => reason);
       return error instanceof reciproc.ConnectError && [error.status, error.url];
     },
     [url, options] as const,
@@ -221,7 +224,7 @@ describe("a connection attempt of a page", () => {
   it("connects again, without the offer, if a server ignores subprotocols", async () => {
     await using bare = await bareServer();
     const answer = await page.evaluate(async (url) => {
-      const other = await reciproc.connect(url);
+      const other = await reciproc.connect(url, { openTimeoutMs: Infinity });
       const echo = await other.request("echo", ["ü"]);
       await other.close();
       return echo;

@@ -14,7 +14,7 @@ it("the engine nats keeps its subscriptions without JetStream", async () => {
   await server.kill();
   await server.start();
   await Promise.all([a, b].map((node) => node.untilHeard()));
-  await a.connection.send(`n:${b.name}`, "to b");
+  await outcomeOf(a.connection.send(`n:${b.name}`, "to b"));
   expect(await b.until(`n:${b.name}`, 1)).toEqual(["to b"]);
   await b.connection.close();
   await expect.poll(() => a.connection.send(`n:${b.name}`, "x")).toBe(0);
@@ -56,7 +56,7 @@ describe("a cluster of NATS", () => {
     await expect.poll(() => node.append("2", "next").catch(() => undefined)).toEqual({ epoch, offset: 2 });
     // NATS may place each reader on the server that was killed.
     for (let i = 0; i < 12; i++)
-      expect((await answered(() => node.read())).entries).toEqual(["1", "2"].map((body, at) => [at + 1, body]));
+      await expect.poll(async () => (await node.read()).entries).toEqual(["1", "2"].map((body, at) => [at + 1, body]));
     expect((await answered(() => node.read(1))).entries).toEqual([[1, "1"]]);
   });
 });

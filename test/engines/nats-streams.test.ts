@@ -37,6 +37,7 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
   it.each([true, false])(
     "notices it once if an answer about it is overtaken, and nothing if it is there: %s",
     async (isLost) => {
+      vi.unstubAllGlobals();
       const rig = rigOf();
       const { wire, rig: own } = await relayed(rig);
       const node = await TestNode.open(own.engine());

@@ -208,7 +208,9 @@ describe("the engine redis, when its server becomes a replica", () => {
  * A cluster of one server. `end`: ends the subscription of the slot of a channel, by removing the slot and adding it again. An engine gives
  * the server up when it has answered nothing for half of `silenceMs`.
  */
-const startCluster = async (silenceMs = 20_000): Promise<Started & { end: (channel: Channel) => Promise<string[]> }> => {
+const startCluster = async (
+  silenceMs = 20_000,
+): Promise<Started & { end: (channel: Channel) => Promise<string[]> }> => {
   const { server } = await start({ kind: "cluster", settings: { "cluster-node-timeout": String(silenceMs) } });
   await server.command("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
   await expect.poll(() => server.command("CLUSTER", "INFO")).toContain("cluster_state:ok");

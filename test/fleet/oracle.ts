@@ -428,7 +428,9 @@ export class Oracle {
         if (!isReported && !isSoon) this.breach("N4", `node ${run} lost a connection at ${time} and reported nothing`);
       }
       for (const { time, text } of states.filter(({ state }) => state === "down"))
-        if (!troubles.some(({ from, to }) => time >= from - this.#late(REPORT_MS) && time <= to + this.#late(REPORT_MS)))
+        if (
+          !troubles.some(({ from, to }) => time >= from - this.#late(REPORT_MS) && time <= to + this.#late(REPORT_MS))
+        )
           this.breach("N4", `node ${run} reported at ${time} that it lost a connection, which it had: ${text}`);
       if (endedAt === Infinity && states.at(-1)?.state === "down")
         this.breach("N4", `node ${run} has a connection and did not report that`);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Peer } from "../../src/index.js";
-import { connect } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { gate } from "../support/turns.js";
 import { clean, examplesOf, extract, folder, Running, Thread, tsc, type Example } from "./examples.js";
 
