@@ -24,12 +24,10 @@ const BROKER = /(redis|valkey|nats)-server$/;
 
 const child = spawn(positionals[0], positionals.slice(1), { stdio: "inherit" });
 const exited = once(child, "exit");
-let isOver = false;
-void exited.then(() => (isOver = true));
 const pass = (ms) => Promise.race([exited, sleep(ms, undefined, { ref: false })]);
 
 let stops = 0;
-while (!isOver) {
+while (child.exitCode === null && child.signalCode === null) {
   await pass(LEAST_MS + Math.random() * (LONGEST_MS - LEAST_MS));
   const brokers = brokersOf(child.pid);
   for (const pid of brokers) signal(pid, "SIGSTOP");

@@ -70,9 +70,10 @@ async function runTests(project) {
   return `${count(passed.length)} tests in ${count(files.length)} files`;
 }
 
+const pathOf = ({ moduleId }) => relative(".", moduleId).replaceAll("\\", "/");
+
 /** Returns the tests that `test/detectors.json` lists in these files, or in files that do not exist, and that have not passed. */
 function lostDetectors(files, passed) {
-  const pathOf = ({ moduleId }) => relative(".", moduleId).replaceAll("\\", "/");
   const ran = new Set(files.map(pathOf));
   const names = new Set(passed.map((test) => `${pathOf(test.module)} > ${test.fullName}`));
   const { gone: _gone, ...kinds } = JSON.parse(readFileSync("test/detectors.json", "utf8"));

@@ -67,13 +67,12 @@ it("the demo serves its documents and the code of each topic, with links that wo
     for (const [, file, id] of sections) expect(await textAt(`/about/docs/${file}`)).toContain(`id="${id}"`);
   }));
 
+const stepsDone = (page: Page): Promise<unknown[]> =>
+  page.locator("#steps [data-done]").evaluateAll((items) => items.map((item) => (item as HTMLElement).dataset["step"]));
+
 it("the four steps of the page act, and are ticked off as they happen", async () => {
-  const steps = (page: Page): Promise<unknown[]> =>
-    page
-      .locator("#steps [data-done]")
-      .evaluateAll((items) => items.map((item) => (item as HTMLElement).dataset["step"]));
   await withOne(async ({ page }) => {
-    const done = (): Promise<unknown[]> => steps(page);
+    const done = (): Promise<unknown[]> => stepsDone(page);
     expect(await done()).toEqual([]);
     await page.getByRole("button", { name: "Draw", exact: true }).click();
     await noticed(page, "Draw on the board");
@@ -93,7 +92,7 @@ it("the four steps of the page act, and are ticked off as they happen", async ()
   }, LONG_VOTE);
   await withOne(async ({ page }) => {
     await page.locator("#steps").getByRole("button", { name: "Cut the network" }).click();
-    await expect.poll(() => steps(page)).toEqual(["cut"]);
+    await expect.poll(() => stepsDone(page)).toEqual(["cut"]);
   }, SHORT_CUT);
 });
 
@@ -190,11 +189,11 @@ it("the list of the traffic groups its messages, and a row shows the whole messa
     await asked.locator("summary").press("Enter");
     expect(await asked.locator(".whole").first().isVisible()).toBe(false);
     // A notification has no answer.
-    const said = rowOf(bo, "said");
-    await open(said);
-    await said.locator(".whole").first().waitFor();
-    expect(await said.locator(".whole").count()).toBe(1);
-    expect(await said.getByRole("img", { name: "incoming" }).textContent()).toBe("←");
+    const line = rowOf(bo, "said");
+    await open(line);
+    await line.locator(".whole").first().waitFor();
+    expect(await line.locator(".whole").count()).toBe(1);
+    expect(await line.getByRole("img", { name: "incoming" }).textContent()).toBe("←");
 
     // Bytes are shown as base64, and a group shows its newest message.
     await draw(ada.page, [[0.5, 0.5]]);

@@ -335,37 +335,38 @@ export function describeFailover(name: string, groupOf: () => Group, isReplaced 
 
     if (!isReplaced) return;
 
-    /** Returns false if a server that is not scheduled was given up, so that nothing was late, or a frame was lost. */
-    const stopAndReplace = async (group: Group): Promise<boolean> => {
-      const rig = await group.rig();
-      const node = await TestNode.open(rig.engine());
-      const witness = group.witness && (await TestNode.open(await group.witness(rig)));
-      for (const one of [node, witness]) await one?.connection.subscribe(CHANNEL);
-      const before = await answered(() => node.append("before", "before"));
-      const { replaced, restore } = await group.failover(rig, "pause");
-      const isFirst = node.downs.length === 0;
-      const late = Promise.all([node.append("late"), node.read()].map(outcomeOf));
-      await node.untilDown();
-      await replaced();
-      await restore();
-      if (!isFirst) return false;
-      expect(await late).toEqual(["unknown", "unknown"]);
-      await node.untilHeard();
-      const { length: downs } = node.downs;
-      const after = await answered(() => node.append("after", "key"));
-      const frames = [logFrame(before.epoch, 1, "before"), logFrame(after.epoch, 1, "after")];
-      await node.when(() => node.of(CHANNEL).includes(frames[1]!) || node.downs.length > downs);
-      const read = await answered(() => node.read());
-      if (node.downs.length > downs) return false;
-      expect(after.epoch).not.toBe(before.epoch);
-      expect(read).toEqual({ epoch: after.epoch, top: 1, entries: [[1, "after"]] });
-      // The server that was replaced refused what came late.
-      expect(node.of(CHANNEL)).toEqual(frames);
-      if (witness !== undefined) expect(witness.of(CHANNEL)).toEqual(frames.slice(0, 1));
-      return true;
-    };
     it("runs no late command on a server that was stopped and replaced", async () => {
       while (!(await stopAndReplace(groupOf())));
     });
   });
+}
+
+/** Returns false if a server that is not scheduled was given up, so that nothing was late, or a frame was lost. */
+async function stopAndReplace(group: Group): Promise<boolean> {
+  const rig = await group.rig();
+  const node = await TestNode.open(rig.engine());
+  const witness = group.witness && (await TestNode.open(await group.witness(rig)));
+  for (const one of [node, witness]) await one?.connection.subscribe(CHANNEL);
+  const before = await answered(() => node.append("before", "before"));
+  const { replaced, restore } = await group.failover(rig, "pause");
+  const isFirst = node.downs.length === 0;
+  const late = Promise.all([node.append("late"), node.read()].map(outcomeOf));
+  await node.untilDown();
+  await replaced();
+  await restore();
+  if (!isFirst) return false;
+  expect(await late).toEqual(["unknown", "unknown"]);
+  await node.untilHeard();
+  const { length: downs } = node.downs;
+  const after = await answered(() => node.append("after", "key"));
+  const frames = [logFrame(before.epoch, 1, "before"), logFrame(after.epoch, 1, "after")];
+  await node.when(() => node.of(CHANNEL).includes(frames[1]!) || node.downs.length > downs);
+  const read = await answered(() => node.read());
+  if (node.downs.length > downs) return false;
+  expect(after.epoch).not.toBe(before.epoch);
+  expect(read).toEqual({ epoch: after.epoch, top: 1, entries: [[1, "after"]] });
+  // The server that was replaced refused what came late.
+  expect(node.of(CHANNEL)).toEqual(frames);
+  if (witness !== undefined) expect(witness.of(CHANNEL)).toEqual(frames.slice(0, 1));
+  return true;
 }
