@@ -56,7 +56,7 @@ async def handle(socket):
 
 
 async def main():
-    async with websockets.serve(handle, "127.0.0.1", 0, max_size=2**24, open_timeout=None, ping_timeout=None) as server:
+    async with websockets.serve(handle, "127.0.0.1", 0, max_size=2**24, ping_timeout=None) as server:
         say(port=server.sockets[0].getsockname()[1])
         await asyncio.Future()
 
