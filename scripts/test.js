@@ -47,7 +47,11 @@ function runs(name) {
 
 /** Runs the tests of a project of `vitest.config.ts`. Returns their count as a text. */
 async function runTests(project) {
-  const vitest = await startVitest("test", [], { project, run: true });
+  const vitest = await startVitest("test", [], { project, run: true }).catch(console.error);
+  if (vitest === undefined) {
+    failed.push("the start of the tests");
+    return;
+  }
   const files = vitest.state.getTestModules();
   const tests = files.flatMap((file) => [...file.children.allTests()]);
   const [passed, red] = ["passed", "failed"].map((state) => tests.filter((test) => test.result().state === state));

@@ -9,7 +9,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { putMeasured, tableOf } from "../../test/support/measured.js";
+import { putMeasured, tableOf } from "../measured.js";
 import { check } from "../../test/scale/check.js";
 import { KINDS, measure, type Kind, type Measured } from "../../test/scale/measure.js";
 

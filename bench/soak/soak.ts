@@ -14,7 +14,7 @@ import { parseArgs } from "node:util";
 import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { Proxy, type Line } from "../../test/faults/proxy.js";
 import { Random } from "../../test/faults/random.js";
-import { putMeasured, tableOf } from "../../test/support/measured.js";
+import { putMeasured, tableOf } from "../measured.js";
 import { memoryInUse, MIB } from "./memory.js";
 
 /** The number of peers that see each other's cursors. */

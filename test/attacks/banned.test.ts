@@ -1,7 +1,10 @@
 import { expect, it } from "vitest";
 import { memory, type AnyPeer } from "../../src/node.js";
 import { ByHand, LIMITS, serving } from "../server/by-hand.js";
-import { turn } from "../support/turns.js";
+import { turn, useVirtualClock } from "../support/time.js";
+
+// A ban is complete only while each node hears the beats of the others.
+useVirtualClock();
 
 async function arrive(url: string, offersAuth: boolean, ticks: number, name: string): Promise<void> {
   const headers = { "x-name": name, "x-ticks": String(ticks) };

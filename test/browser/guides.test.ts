@@ -1,8 +1,6 @@
 /** Runs the unchanged examples of the documents that need a page, in Chromium. */
-import { execFile } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import { createServer as createVite, type ViteDevServer } from "vite";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -10,7 +8,7 @@ import { connect } from "../support/connect.js";
 import { newPage } from "./browser.js";
 import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { bundle, startPage } from "./bundle.js";
-import { rejection } from "../support/turns.js";
+import { run as runCli } from "../cli/program.js";
 
 const ROOT = join(import.meta.dirname, "../..");
 const CLI = join(ROOT, "dist/cli/main.js");
@@ -94,9 +92,8 @@ it("the chat of Getting started shows a line of one page in both, also after a r
   await say(ada, "hello");
   for (const page of [ada, bob]) await expect.poll(() => lines(page)).toEqual(["Ada: hello"]);
 
-  const args = [CLI, "call", "localhost:3000", "say", '{"text": "hi"}'];
-  const failure = await rejection(promisify(execFile)(process.execPath, args));
-  expect(failure).toMatchObject({ code: 1, stderr: "error 1: join first\n" });
+  const args = ["call", "localhost:3000", "say", '{"text": "hi"}'];
+  expect(await runCli(args)).toMatchObject({ code: 1, stderr: "error 1: join first\n" });
 
   await server.stop();
   for (const page of [ada, bob]) await page.getByText("offline").waitFor();

@@ -145,7 +145,7 @@ describe("reciproc bridge", () => {
     // Most clients close a connection whose offer was ignored, and a command would have started in vain.
     expect(await upgrade(lsp.url, offer)).toMatchObject({
       status: 400,
-      body: 'none of the subprotocols "graphql-ws, mcp, reciproc.v1" is supported; offer none\n',
+      body: expect.stringContaining('"graphql-ws, mcp, reciproc.v1"'),
     });
   });
 

@@ -1,6 +1,6 @@
 /** Rigs over NATS, and a relay that understands what its server sends. */
 import { nanoid } from "nanoid";
-import { afterAll, beforeAll, beforeEach, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, vi } from "vitest";
 import { nats, type NatsOptions } from "../../src/nats/index.js";
 import { selfSigned } from "../support/certificates.js";
 import { isSubscribed, managed, NatsServer, removeStreams, type NatsServerOptions } from "../support/nats.js";
@@ -108,6 +108,7 @@ const STEP_MS = 50;
 export function withoutLimits(): void {
   const set = globalThis.setTimeout;
   const now = performance.now.bind(performance);
+  let limits = 0;
   beforeEach(() => {
     let [before, time] = [now(), now()];
     // A page of a log ends after 3 s with what it has.
@@ -117,10 +118,13 @@ export function withoutLimits(): void {
       before = at;
       return time;
     });
-    vi.stubGlobal("setTimeout", (run: () => void, ms?: number, ...args: unknown[]) =>
-      set(run, ms === LIMIT_MS ? 2 ** 31 - 1 : ms, ...args),
-    );
+    vi.stubGlobal("setTimeout", (run: () => void, ms?: number, ...args: unknown[]) => {
+      if (ms === LIMIT_MS) limits++;
+      return set(run, ms === LIMIT_MS ? 2 ** 31 - 1 : ms, ...args);
+    });
   });
+  // Otherwise the limits have changed, and the tests depend on time.
+  afterAll(() => expect(limits).toBeGreaterThan(0));
 }
 
 /** Starts a server with JetStream before the tests of a file, and ends it after them. Its limits end only where a test is about them. */

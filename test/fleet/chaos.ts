@@ -99,7 +99,7 @@ export async function play(
     engine: bend(engine),
     link: () => engine.links.at(-1)!,
   });
-  const world = new World(seed, clients, { next, noticeMs: 0, hasLogs: true }, misuse);
+  const world = new World(seed, clients, { next, noticeMs: 0, patienceMs: 50_000, hasLogs: true }, misuse);
   const disturb = async (): Promise<void> => {
     const all = [...faults, ...faults, ...faults];
     const ofNodes = all.filter((name) => name !== "emptied");

@@ -319,9 +319,8 @@ it("a handler that fails because the broker is down answers with -32011 and no d
   const { client } = await node.client();
   engine.links[0]!.down();
   for (const method of ["join", "publish"]) {
-    const { name, code, message, data } = await settled(rejection(client.request(method)));
-    expect([name, code, message, data]).toEqual(["RpcError", -32011, "Try again later", undefined]);
-    expect(code).toBe(ErrorCode.TryAgainLater);
+    const { name, code, data } = await settled(rejection(client.request(method)));
+    expect([name, code, data]).toEqual(["RpcError", ErrorCode.TryAgainLater, undefined]);
   }
   const down = expect.objectContaining({ name: "EngineError", outcome: "not-sent" }) as unknown;
   expect(errors).toEqual([down, down]);

@@ -24,9 +24,7 @@ export const LOGGED = "logged";
 export const LEASE_MS = 2_000;
 const SESSION_MS = 3_000;
 const TICK_MS = 40;
-/** The longest wait until all are connected again, and until all have everything. A node or a client waits up to 20 s before it connects. */
-const PATIENCE_MS = 50_000;
-/** The most of it that one check takes, also if the process does nothing for longer. */
+/** The most of the patience that one check takes, also if the process does nothing for longer. */
 const MOST_STEP_MS = 5_000;
 /** A client that is cut often would mostly wait for its next attempt. This is the share of the usual delay. */
 const HURRY = 0.1;
@@ -58,6 +56,8 @@ export interface Place<L extends Link> {
   next(): Promise<{ readonly engine: Engine; readonly link: (node: Node) => L }>;
   /** How long a node may take until it notices that a fault has ended its connection. */
   readonly noticeMs: number;
+  /** The longest wait until all are connected again, and until all have everything. A node or a client waits up to 20 s before it connects. */
+  readonly patienceMs: number;
   /** Without logs, nothing is published, and a client joins without a position. */
   readonly hasLogs: boolean;
 }
@@ -329,7 +329,7 @@ export class World<L extends Link> {
 
   /** Waits until a check returns no complaint. Otherwise, a rule is broken. */
   async until(rule: Rule, check: () => Promise<string | undefined> | string | undefined): Promise<void> {
-    let [left, before] = [PATIENCE_MS, now()];
+    let [left, before] = [this.#place.patienceMs, now()];
     for (let complaint; (complaint = await check()) !== undefined; await after(TICK_MS)) {
       left -= Math.min(now() - before, MOST_STEP_MS);
       before = now();

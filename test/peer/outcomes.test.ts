@@ -183,6 +183,10 @@ const FIRST = "waits for the first connection";
 const WHEN: Record<string, Case> = {
   runs: {},
   "is sent and has not arrived": { before: (s) => s.test.network.stop() },
+  "waits for a full socket": {
+    before: (s) => (s.test.network.stop(), s.caller.notify("noise", ["x".repeat(LIMIT / 3)])),
+    on: TO_SERVER,
+  },
   "waits for the next socket": { before: (s) => s.suspend() },
   "waits for the next session": { before: (s) => s.expire() },
   [FIRST]: { on: TO_SERVER },
@@ -226,6 +230,10 @@ const THEN: Record<string, Case> = {
   "the server forgets the session, or restarts": { after: (s) => s.test.network.lose() },
   'the server restarts, and the call has `retry: "not-sent"`': {
     options: { retry: "not-sent" },
+    after: (s) => (s.test.network.lose(), s.answer()),
+  },
+  'the server restarts, and the call has `retry: "always"`': {
+    options: { retry: "always" },
     after: (s) => (s.test.network.lose(), s.answer()),
   },
   "the queue is full": { before: (s) => s.fill() },
@@ -283,6 +291,6 @@ describe.each(LINKS)("a call over a %s connection that", (link) => {
 });
 
 it("is what all rows of docs/RELIABILITY.md say", () => {
-  expect(ROWS).toHaveLength(38);
+  expect(ROWS).toHaveLength(43);
   expect(new Set(ROWS.map(([, , then]) => then))).toEqual(new Set(Object.keys(THEN)));
 });

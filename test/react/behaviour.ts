@@ -170,7 +170,7 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
     });
 
     it.each([MALLORY, ADA])(
-      "shows that the server has refused the client, or closed the peer for good",
+      "shows that the server has refused the client, or closed the peer for good (%s)",
       async (url) => {
         await page.show({ url });
         await until(() => kit.server.peers.size).toBe(url === ADA ? 1 : 0);

@@ -207,7 +207,7 @@ describe("limits.maxConnections, for POSTs", () => {
   });
 
   it.each([true, false])(
-    "runs nothing more and frees its slot if its client disconnects while it sends or authenticate runs",
+    "runs nothing more and frees its slot if its client disconnects while it sends or authenticate runs (it sends: %s)",
     async (isSending) => {
       const [asked, gone, open] = [gate(), gate(), gate<object>()];
       let [ran, count] = [0, 0];

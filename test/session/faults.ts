@@ -1,4 +1,4 @@
-// Imports `socket/socket`, `server/tokens`, `session/session`, `peer/flow`: a fault changes functions of these.
+// Imports `socket/socket`, `server/tokens`, `session/session`, `peer/flow`: a fault stands between an end and one of these.
 /**
  * Ends that break one rule of the session each. A fault changes what an end reads, what it writes, or what it is limited by, and
  * nothing of the source: the oracle must notice each of them.

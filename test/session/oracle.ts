@@ -145,6 +145,11 @@ export class Line {
 export class AnyEndpoint extends reporting(ServerLink) {}
 
 /** What both ends have in common: an endpoint, its line, and what it reports. */
+/** Returns what two ends share whose states are alike. */
+export function stateOf({ state }: AnyEndpoint): unknown[] {
+  return [state.kind, state.session, state.session?.acked, state.session?.owes];
+}
+
 export abstract class End implements Reports {
   readonly endpoint: AnyEndpoint;
   readonly outgoing: Outgoing;

@@ -3,7 +3,7 @@
  * different states, if something else is under way on the lines, or if the oracle knows something else.
  */
 import { expect, it } from "vitest";
-import { Oracle, type End, type Side } from "./oracle.js";
+import { Oracle, stateOf, type End, type Side } from "./oracle.js";
 
 const ACTS = {
   send(oracle: Oracle, side: Side, which: number) {
@@ -80,11 +80,8 @@ function nextOf(path: readonly Step[], oracle: Oracle): Step[] {
 function keyOf(oracle: Oracle, path: readonly Step[]): string {
   const { client, servers, lines } = oracle;
   const ends: readonly (End | undefined)[] = [client, ...servers];
-  const endKey = ({ endpoint: { state }, line, pair }: End): unknown => [
-    state.kind,
-    state.session,
-    state.session?.acked,
-    state.session?.owes,
+  const endKey = ({ endpoint, line, pair }: End): unknown => [
+    ...stateOf(endpoint),
     lines.indexOf(line!),
     ends.indexOf(pair.client),
     ends.indexOf(pair.server),

@@ -101,7 +101,7 @@ export async function commandAt<T = unknown>(url: string, args: string[]): Promi
 export async function eventually<T>(
   check: () => Promise<T> | T,
   isDone: (value: T) => boolean,
-  ms = 120_000,
+  ms = 240_000,
 ): Promise<T> {
   const until = performance.now() + ms;
   for (;;) {

@@ -145,7 +145,7 @@ function faultsOfRedis(get: () => Promise<RedisServer>, all: () => Promise<reado
 }
 
 export async function startBroker(kind: BrokerKind, prefix: string): Promise<ChaosBroker> {
-  const facts = { noticeMs: NOTICE_MS[kind], hasLogs: kind !== "core" };
+  const facts = { noticeMs: NOTICE_MS[kind], patienceMs: 240_000, hasLogs: kind !== "core" };
   const settings = { prefix, leaseMs: LEASE_MS, startTimeoutMs: START_TIMEOUT_MS };
   const single = (
     server: Program,
