@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
@@ -52,15 +53,20 @@ describe("reciproc bridge", () => {
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it.each<[string, NodeJS.Signals, string[]]>([
-    ["at once on SIGINT", "SIGINT", []],
-    ["after --drain-timeout on SIGTERM", "SIGTERM", ["--drain-timeout", "50"]],
-  ])("disconnects from commands that still run %s", async (_when, name, options) => {
+  it.each<[string, NodeJS.Signals, string[], number]>([
+    ["at once on SIGINT", "SIGINT", [], 0],
+    ["after --drain-timeout on SIGTERM", "SIGTERM", ["--drain-timeout", "50"], 50],
+  ])("disconnects from commands that still run %s", async (_when, name, options, ms) => {
     using clock = virtualClock();
     const { signal, ended, open } = await bridging(["stubborn"], ...options);
     using client = await open();
     signal(name);
-    await clock.pass(50);
+    if (ms > 0) {
+      await clock.pass(ms - 1);
+      client.webSocket.ping();
+      await once(client.webSocket, "pong");
+    }
+    await clock.pass(1);
     expect(await client.closed).toMatchObject({ code: 1001 });
     // The bridge would do so after its grace of 2 s twice.
     process.kill(client.pid, "SIGKILL");

@@ -298,6 +298,7 @@ describe("a feature that needs more than one message", () => {
     ["an error for a subscription", "subscribe", [], failure(1, -32601, "Notifications not supported")],
   ])("sends as the response %s, alone and in a batch", async (_what, method, params, reply) => {
     await using server = await serve({ port: 0, methods: many });
+    server.on("error", () => {});
     expect(await call(server, method, params)).toEqual([200, reply]);
     expect(await read(await post(server.url, [request(1, method, params)]))).toEqual([200, [reply]]);
     expect(heads.size).toBe(0);
