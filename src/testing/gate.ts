@@ -5,7 +5,7 @@ import { Gate, offeredBy, type GateDelegate } from "../server/gate.js";
 import type { GateSettings } from "../server/options.js";
 import type { Refusal } from "../server/upgrade.js";
 import type { WireSocket } from "./socket.js";
-import type { Wire } from "./wire.js";
+import type { Wire } from "./network.js";
 
 /** The headers of a client, as `connect` of `reciproc/node` takes them. */
 export type Headers = Readonly<Record<string, string | readonly string[]>>;

@@ -4,7 +4,7 @@ import { any, checkOptions } from "../message/options.js";
 import type { SocketHandler } from "../socket/socket.js";
 import type { StandardWebSocket } from "../socket/standard.js";
 import type { Headers } from "./gate.js";
-import type { Wire } from "./wire.js";
+import type { Wire } from "./network.js";
 
 /** The second argument of a WebSocket, as the `WebSocket` of Node takes it: for a client that is not a page. */
 export interface WebSocketOptions {

@@ -32,9 +32,8 @@ import {
   type ServerContext,
 } from "../server/server.js";
 import { MemoryGate, upgradeRequest, type Headers } from "./gate.js";
-import { MemoryNetwork, type ClientLine, type Network } from "./network.js";
+import { MemoryNetwork, Wire, type ClientLine, type Network } from "./network.js";
 import { pageWebSocket, type OpenPage, type PageWebSocket } from "./page.js";
-import { Wire } from "./wire.js";
 
 /** The options of `serve` that say where to listen. */
 type Address = "port" | "host" | "server" | "noServer" | "post";
