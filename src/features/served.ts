@@ -4,12 +4,11 @@ import * as ErrorCode from "../message/codes.js";
 import type { Connection } from "../peer/connection.js";
 import { clearDeadline, setDeadline } from "../base/deadlines.js";
 import { isAbort, RpcError } from "../message/errors.js";
-import type { AbortCause, IncomingCall, Slot } from "../peer/incoming-call.js";
+import type { IncomingCall, Slot } from "../peer/incoming-call.js";
 import type { Id } from "../message/message.js";
 import type { AnyIterable } from "../base/promises.js";
 import { VALUE_COST, type Frame } from "../message/transport.js";
 import { MOST_NEXT, NEXT } from "./reader.js";
-import type { Streams } from "./streams.js";
 
 /** The most characters of JSON, and the most values, that are read ahead, which bounds the memory for a slow reader. */
 const MOST_AHEAD = 64 * 1024;
@@ -33,8 +32,6 @@ export interface Portion {
 }
 
 const NOTHING: Portion = { values: [], isLast: false };
-/** Made with the first: a `new Error` at the top of a module would stay in a page that does not use it. */
-let noResponse: AbortCause | undefined;
 const givenUp = (): RpcError => new RpcError(ErrorCode.NoSuchStream, "The stream was given up");
 const TOO_MANY_NEXT = { code: ErrorCode.InvalidRequest, message: "Too many `next`" };
 
@@ -70,7 +67,7 @@ export class ServedStream {
   /** Whether the token was sent. Until then it names no stream: a guessed token must not end the call. */
   declare isAnnounced: boolean;
   readonly #connection: Connection;
-  readonly #streams: Streams["streams"];
+  readonly #table: Map<unknown, ServedStream>;
   readonly #source: AnyIterable;
   /** The call whose result the stream is. */
   readonly #whole: IncomingCall | undefined;
@@ -91,19 +88,26 @@ export class ServedStream {
   /** Ends the wait for a value. */
   #wake: (() => void) | undefined;
 
-  /** Adds the stream to its table. For the arguments, see `serveStream`. */
-  constructor(table: Streams, token: number, source: AnyIterable, isWhole: boolean, call?: IncomingCall) {
-    const { transport } = table.connection;
+  /** Adds the stream to `table`, the streams of the connection. For the other arguments, see `Streams.serveStream`. */
+  constructor(
+    connection: Connection,
+    table: Map<unknown, ServedStream>,
+    token: number,
+    source: AnyIterable,
+    isWhole: boolean,
+    call?: IncomingCall,
+  ) {
+    const { transport } = connection;
     this.call = call;
     this.token = token;
     this.isAnnounced = !isWhole;
-    this.#connection = table.connection;
-    this.#streams = table.streams;
+    this.#connection = connection;
+    this.#table = table;
     this.#source = source;
     this.#whole = isWhole ? call : undefined;
     this.#frame = call && (call.frame ?? transport.currentFrame);
     this.#frame?.keep();
-    table.streams.set(token, this);
+    table.set(token, this);
     transport.keeps?.(STREAM_COST);
     // A Node stream emits errors also while it is not read. Without a listener, they would end the process.
     if (isNodeStream(source)) source.on("error", (error) => this.#fail(error));
@@ -146,7 +150,7 @@ export class ServedStream {
 
   /** Removes the stream from the table. Returns false if it was removed before. */
   #remove(): boolean {
-    if (!this.#streams.delete(this.token)) return false;
+    if (!this.#table.delete(this.token)) return false;
     this.#connection.transport.keeps?.(-STREAM_COST);
     this.#frame?.drop();
     return true;
@@ -310,49 +314,6 @@ export class ServedStream {
       }
     });
   }
-}
-
-/**
- * Serves an iterable, which is read when its values are first waited for. `call`: the call whose result the stream is or stands
- * in; `undefined` for a stream in params. `isWhole`: the stream is the whole result, so the signal of the call lives as long as
- * the stream. If the caller no longer waits or too many streams are open, closes the source and throws.
- */
-export function serveStream(
-  table: Streams,
-  source: AnyIterable,
-  call: IncomingCall | undefined,
-  isWhole: boolean,
-): ServedStream {
-  const refusal = whyRefused(table, call);
-  const stream = new ServedStream(table, refusal === undefined ? newToken(table) : 0, source, isWhole, call);
-  if (refusal !== undefined) {
-    stream.stop(refusal.reason);
-    throw refusal.reason;
-  }
-  call?.onReply(stream.onSent);
-  return stream;
-}
-
-/**
- * A reciproc peer may still hold the token of a stream of an earlier connection: it must name no stream of this one. While
- * messages are queued, it is not known whether the other side is a reciproc peer.
- */
-function newToken(table: Streams): number {
-  const { transport, flow } = table.connection;
-  if (table.lastToken === 0 && (transport.isReciproc === true || flow.openingQueue !== undefined))
-    table.lastToken = Math.floor(Math.random() * 2 ** 32);
-  return ++table.lastToken;
-}
-
-/** Returns why a stream cannot be served: its caller no longer waits, or too many streams are open. */
-function whyRefused({ connection, streams }: Streams, call: IncomingCall | undefined): AbortCause | undefined {
-  if (call?.abortCause !== undefined) return call.abortCause;
-  if (call !== undefined && call.id === undefined)
-    return (noResponse ??= { reason: new Error("a notification has no response") });
-  const { maxStreams } = connection.config.limits;
-  if (streams.size < maxStreams) return undefined;
-  if (call !== undefined) return { reason: new RpcError(ErrorCode.Busy, "Too many streams are open") };
-  return { reason: new RangeError(`\`limits.maxStreams\`, ${maxStreams}, is reached`) };
 }
 
 /** Returns the iterator of a source. A web stream's iterator cannot be closed while it waits, but its reader can. */

@@ -8,7 +8,7 @@ import * as ErrorCode from "../message/codes.js";
 import type { Connection } from "../peer/connection.js";
 import type { CallOptions } from "../contract/contract.js";
 import { isExempt } from "../peer/dialect.js";
-import { expected, mistake } from "../message/errors.js";
+import { expected, mistake, RpcError } from "../message/errors.js";
 import type { Feature, OwnPart } from "../peer/feature.js";
 import type { AbortCause, IncomingCall, Slot } from "../peer/incoming-call.js";
 import { member, type Id, type NotificationMessage, type RequestMessage } from "../message/message.js";
@@ -16,19 +16,21 @@ import { isSignal } from "../message/options.js";
 import { OutgoingCall } from "../peer/outgoing-call.js";
 import type { AnyIterable } from "../base/promises.js";
 import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, opensStream, StreamReader, tokenOf, type Source } from "./reader.js";
-import { serveStream, type ServedStream } from "./served.js";
+import { ServedStream } from "./served.js";
 
 /** If the first value of a stream takes longer, the call is answered without a value, so that it does not time out. */
 const FIRST_VALUE_WAIT_MS = 100;
 
 const NO_SUCH_STREAM = { code: ErrorCode.NoSuchStream, message: "No such stream" };
+/** Made with the first: a `new Error` at the top of a module would stay in a page that does not use it. */
+let noResponse: AbortCause | undefined;
 
 /** The streams of one connection. */
 export class Streams implements OwnPart {
   declare readonly connection: Connection;
   /** The streams that the other side reads, and that have not ended, by token. */
-  declare readonly streams: Map<unknown, ServedStream>;
-  declare lastToken: number;
+  readonly #served = new Map<unknown, ServedStream>();
+  #lastToken = 0;
   /** Whether a stream was offered: then every message is encoded here. */
   #isOffering = false;
   /** The call whose message is being encoded. */
@@ -36,18 +38,16 @@ export class Streams implements OwnPart {
 
   constructor(connection: Connection) {
     this.connection = connection;
-    this.streams = new Map();
-    this.lastToken = 0;
   }
 
   get size(): number {
-    return this.streams.size;
+    return this.#served.size;
   }
 
   receive(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
     const id = "id" in message ? message.id : undefined;
     if (message.method !== (id === undefined ? ABORT : NEXT)) return false;
-    const named = this.streams.get(member(message.params, "token", 0));
+    const named = this.#served.get(member(message.params, "token", 0));
     const stream = named?.isAnnounced ? named : undefined;
     if (id === undefined) stream?.stop(new DOMException(NO_LONGER_READ, "AbortError"), true);
     else if (stream !== undefined) stream.answer(id, slot);
@@ -61,7 +61,7 @@ export class Streams implements OwnPart {
    * default of `maxStreams`, takes about 2 µs.
    */
   cancelled(id: Id, cause: AbortCause): void {
-    for (const stream of this.streams.values()) {
+    for (const stream of this.#served.values()) {
       const { call } = stream;
       if (call?.id === id && !isExempt(this.connection.config.dialect, call.method)) stream.stop(cause.reason);
     }
@@ -109,7 +109,7 @@ export class Streams implements OwnPart {
       if (isSent) throw mistake("a stream can be sent once");
       isSent = true;
       const isParam = call instanceof OutgoingCall;
-      const stream = serveStream(this, source, isParam ? undefined : call, false);
+      const stream = this.serveStream(source, isParam ? undefined : call, false);
       if (isParam) call.whenSettled(() => stream.stop(new Error("the call has ended")));
       return { token: stream.token };
     };
@@ -128,18 +128,57 @@ export class Streams implements OwnPart {
     }
   }
 
+  /**
+   * Serves an iterable, which is read when its values are first waited for. `call`: the call whose result the stream is or stands
+   * in; `undefined` for a stream in params. `isWhole`: the stream is the whole result, so the signal of the call lives as long as
+   * the stream. If the caller no longer waits or too many streams are open, closes the source and throws.
+   */
+  protected serveStream(source: AnyIterable, call: IncomingCall | undefined, isWhole: boolean): ServedStream {
+    const refusal = this.#whyRefused(call);
+    const token = refusal === undefined ? this.#newToken() : 0;
+    const stream = new ServedStream(this.connection, this.#served, token, source, isWhole, call);
+    if (refusal !== undefined) {
+      stream.stop(refusal.reason);
+      throw refusal.reason;
+    }
+    call?.onReply(stream.onSent);
+    return stream;
+  }
+
+  /**
+   * A reciproc peer may still hold the token of a stream of an earlier connection: it must name no stream of this one. While
+   * messages are queued, it is not known whether the other side is a reciproc peer.
+   */
+  #newToken(): number {
+    const { transport, flow } = this.connection;
+    if (this.#lastToken === 0 && (transport.isReciproc === true || flow.openingQueue !== undefined))
+      this.#lastToken = Math.floor(Math.random() * 2 ** 32);
+    return ++this.#lastToken;
+  }
+
+  /** Returns why a stream cannot be served: its caller no longer waits, or too many streams are open. */
+  #whyRefused(call: IncomingCall | undefined): AbortCause | undefined {
+    if (call?.abortCause !== undefined) return call.abortCause;
+    if (call !== undefined && call.id === undefined)
+      return (noResponse ??= { reason: new Error("a notification has no response") });
+    const { maxStreams } = this.connection.config.limits;
+    if (this.size < maxStreams) return undefined;
+    if (call !== undefined) return { reason: new RpcError(ErrorCode.Busy, "Too many streams are open") };
+    return { reason: new RangeError(`\`limits.maxStreams\`, ${maxStreams}, is reached`) };
+  }
+
   async serve(source: AnyIterable, call: IncomingCall): Promise<() => MessageText> {
-    const stream = serveStream(this, source, call, true);
+    const stream = this.serveStream(source, call, true);
     await stream.ready(FIRST_VALUE_WAIT_MS);
     return () => stream.toJson();
   }
 
   resumed(): void {
-    for (const stream of this.streams.values()) stream.resumed();
+    for (const stream of this.#served.values()) stream.resumed();
   }
 
   end(reason: unknown): void {
-    for (const stream of this.streams.values()) stream.stop(reason);
+    for (const stream of this.#served.values()) stream.stop(reason);
   }
 }
 

@@ -8,7 +8,6 @@ import type { IncomingCall } from "../peer/incoming-call.js";
 import type { OutgoingCall } from "../peer/outgoing-call.js";
 import type { AnyIterable } from "../base/promises.js";
 import type { Frame } from "../message/transport.js";
-import { serveStream } from "../features/served.js";
 import { MOST_NEXT, requestMore, type Source } from "../features/reader.js";
 import { allFeatures } from "../features/all.js";
 import { streams, Streams } from "../features/streams.js";
@@ -69,7 +68,7 @@ class PostStreams extends Streams {
 
   /** Sends all values, or more than the longest reply takes: that reply is refused, and the stream is stopped then. */
   override async serve(source: AnyIterable, call: IncomingCall): Promise<() => string> {
-    const stream = serveStream(this, source, call, true);
+    const stream = this.serveStream(source, call, true);
     const { maxReplyBytes } = this.connection.incoming;
     const all: string[] = [];
     for (let length = 0, isLast = false; !isLast && length <= maxReplyBytes;) {
