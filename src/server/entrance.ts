@@ -11,7 +11,8 @@ import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js"
 import { member, parse } from "../message/message.js";
 import type { Link } from "../message/transport.js";
 import type { Engine } from "../topics/engine.js";
-import type { NodeHost, ServerNode } from "../topics/host.js";
+import type { NodeHost } from "../topics/host.js";
+import type { ServerNode } from "../topics/local.js";
 import { plain } from "../socket/plain.js";
 import type { Socket, SocketHandler } from "../socket/socket.js";
 import { setAuth, type AnyPeer } from "../peer/peer.js";

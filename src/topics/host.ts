@@ -1,10 +1,8 @@
-/** What a server and its node know of each other. `LocalNode` is the node of a server without an engine, and `Fleet` that of any other. */
+/** The server of a node, as the node sees it, and what a node reports. */
 import type { MessageText } from "../message/codec.js";
 import type { CallSettings } from "../peer/outgoing-call.js";
 import type { AnyPeer } from "../peer/peer.js";
-import type { OwnPeers, PeersHost } from "./own-peers.js";
-import type { Exclusion, PeerCalls, PrincipalCalls } from "./remote.js";
-import type { NodeTopics } from "./topic.js";
+import type { Exclusion } from "./remote.js";
 import type { SendOptions } from "./topic-options.js";
 
 /** The state of the engine, as the event `engine` reports it. */
@@ -27,7 +25,7 @@ export interface NodeContext {
 export type NodeMethods = Readonly<Record<string, (params: any, context: NodeContext) => unknown>>;
 
 /** The server of a node, as the node sees it. None of its functions throws, except `rulesOf`. */
-export interface NodeHost extends PeersHost {
+export interface NodeHost {
   /** The defaults of the options of a call. */
   readonly settings: Pick<CallSettings, "timeoutMs" | "retry">;
   /** At most so much is sent to a client that comes back, in UTF-16 code units. */
@@ -51,6 +49,10 @@ export interface NodeHost extends PeersHost {
   changed(state: EngineState): void;
   /** Emits `gap`. `members`: those that have missed publications, and have no report of it. */
   gap(topic: string, reason: string, members: Iterable<AnyPeer>): void;
+  /** The peers of a principal are closed. Clients whose `authenticate` was called until `until` may be on their way to become peers. */
+  disconnected(principal: string, until: number): void;
+  /** Takes an error that has no caller. */
+  report(error: unknown): void;
 }
 
 /** What `server.health()` returns. */
@@ -118,43 +120,3 @@ export type GroupOptions = SendOptions & {
   readonly here?: boolean | undefined;
   readonly except?: Exclusion | undefined;
 };
-
-/** The node of a server. What only concerns other nodes is `undefined` without an engine. */
-export interface ServerNode {
-  /** Random, and new with each start. */
-  readonly id: string;
-  readonly topics: NodeTopics;
-  readonly nodes: Nodes;
-  /** The open peers of this node, of which the server reports each that opens and closes. */
-  readonly own: OwnPeers;
-  /** Reaches the peers of all nodes. */
-  readonly calls: PeerCalls;
-  readonly principals: PrincipalCalls;
-  /**
-   * Takes a notification that this node has sent to its members of these topics, or to all its peers: for those of other nodes, and those
-   * that are about to join.
-   */
-  notifyElsewhere?(
-    topics: readonly string[] | undefined,
-    method: string,
-    text: MessageText,
-    options: GroupOptions,
-  ): void;
-  /** Connects, and then listens. Rejects with an `EngineError` if the broker cannot be reached in time, and as `listen` does. */
-  start?(listen: () => Promise<void>): Promise<void>;
-  /** Leaves the others. Never rejects. A second call waits for the first. */
-  close(): Promise<void>;
-  /** Returns false for a peer of this process that no node of the fleet has. */
-  canHave?(peer: AnyPeer): boolean;
-  /** Returns a token of a session, which names this node. */
-  tokenOf?(random: string): string;
-  /**
-   * Returns what reports that a client has discarded its session, because this node refused it. The node that the token names ends the
-   * session, so that its calls settle and its user is not a member twice until the session expires. Ending a session twice does nothing.
-   * Returns nothing if the token names no other node.
-   */
-  sessionOver?(token: string, hash: string, principal: string | undefined): (() => void) | undefined;
-  /** Returns the counts of the engine. */
-  stats?(): EngineStats;
-  health?(): Health;
-}

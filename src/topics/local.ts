@@ -1,16 +1,59 @@
-/** The node of a server without an engine: topics, logs, members and principals of one process. Everything happens at once. */
-import { encodeNotification, utf8Bytes } from "../message/codec.js";
+/**
+ * The node of a server, as the server sees it, and that of a server without an engine: topics, logs, members and principals of one
+ * process. Everything happens at once.
+ */
+import { encodeNotification, utf8Bytes, type MessageText } from "../message/codec.js";
 import { TooLargeError } from "../message/errors.js";
 import { nanoid } from "../base/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { textOf, type LogPage, type LogPart, type LogRule, type Position } from "./engine.js";
 import { MemoryLogs } from "./entries.js";
-import type { NodeHost, Nodes, ServerNode } from "./host.js";
+import type { EngineStats, GroupOptions, Health, NodeHost, Nodes } from "./host.js";
 import { OwnPeers } from "./own-peers.js";
 import { placed, Replay, type Publication } from "./publication.js";
-import { refuseOptions } from "./remote.js";
+import { refuseOptions, type PeerCalls, type PrincipalCalls } from "./remote.js";
 import { checkJoin, memberOf, NodeTopic, NodeTopics, type Entry } from "./topic.js";
 import type { Joined, TopicMember } from "./topic-options.js";
+
+/** The node of a server: a `LocalNode`, or the `Fleet` of an engine. What only concerns other nodes is `undefined` without an engine. */
+export interface ServerNode {
+  /** Random, and new with each start. */
+  readonly id: string;
+  readonly topics: NodeTopics;
+  readonly nodes: Nodes;
+  /** The open peers of this node, of which the server reports each that opens and closes. */
+  readonly own: OwnPeers;
+  /** Reaches the peers of all nodes. */
+  readonly calls: PeerCalls;
+  readonly principals: PrincipalCalls;
+  /**
+   * Takes a notification that this node has sent to its members of these topics, or to all its peers: for those of other nodes, and those
+   * that are about to join.
+   */
+  notifyElsewhere?(
+    topics: readonly string[] | undefined,
+    method: string,
+    text: MessageText,
+    options: GroupOptions,
+  ): void;
+  /** Connects, and then listens. Rejects with an `EngineError` if the broker cannot be reached in time, and as `listen` does. */
+  start?(listen: () => Promise<void>): Promise<void>;
+  /** Leaves the others. Never rejects. A second call waits for the first. */
+  close(): Promise<void>;
+  /** Returns false for a peer of this process that no node of the fleet has. */
+  canHave?(peer: AnyPeer): boolean;
+  /** Returns a token of a session, which names this node. */
+  tokenOf?(random: string): string;
+  /**
+   * Returns what reports that a client has discarded its session, because this node refused it. The node that the token names ends the
+   * session, so that its calls settle and its user is not a member twice until the session expires. Ending a session twice does nothing.
+   * Returns nothing if the token names no other node.
+   */
+  sessionOver?(token: string, hash: string, principal: string | undefined): (() => void) | undefined;
+  /** Returns the counts of the engine. */
+  stats?(): EngineStats;
+  health?(): Health;
+}
 
 /** The longest publication, in bytes. It is a bound against mistakes. */
 const MAX_BYTES = 16 * 2 ** 20;

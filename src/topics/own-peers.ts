@@ -2,19 +2,12 @@
 import type { CallOptions } from "../contract/contract.js";
 import { ConnectionLostError } from "../message/errors.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
+import type { NodeHost } from "./host.js";
 import type { PeerCalls, PrincipalCalls } from "./remote.js";
-
-/** The server of the peers. */
-export interface PeersHost {
-  /** The peers of a principal are closed. Clients whose `authenticate` was called until `until` may be on their way to become peers. */
-  disconnected(principal: string, until: number): void;
-  /** Takes an error that has no caller. */
-  report(error: unknown): void;
-}
 
 /** The peers of one node. As `calls` and `principals`, it is all that a server without an engine needs. */
 export class OwnPeers implements PeerCalls, PrincipalCalls {
-  readonly #host: PeersHost;
+  readonly #host: NodeHost;
   readonly #changed: (principal: string, isHere: boolean) => void;
   readonly #byId = new Map<string, AnyPeer>();
   /** The peers of each principal, and when their clients were authenticated. */
@@ -22,7 +15,7 @@ export class OwnPeers implements PeerCalls, PrincipalCalls {
   readonly #principals = new Map<AnyPeer, string>();
 
   /** `changed`: a principal has its first peer here, or has none any more. */
-  constructor(host: PeersHost, changed: (principal: string, isHere: boolean) => void = () => {}) {
+  constructor(host: NodeHost, changed: (principal: string, isHere: boolean) => void = () => {}) {
     this.#host = host;
     this.#changed = changed;
   }
