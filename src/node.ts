@@ -50,10 +50,10 @@ export const pair: typeof pagePair = (a: any, b: any): any => pairOf(Peer, a, b)
 
 export { serve } from "./serve.js";
 export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
-export type { Group, NotifyOptions, TopicGroup } from "./server/groups.js";
+export type { Group, NotifyOptions, Topic, TopicGroup } from "./server/groups.js";
 export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
 export type { GroupRequestOptions } from "./server/group-request.js";
-export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";
+export type { LeaveReason, TopicEvents } from "./server/topics.js";
 export type { FleetOptions } from "./server/options.js";
 export { attach, type Attached, type AttachOptions, type AttachedTopic } from "./attach.js";
 export { memory } from "./topics/memory.js";

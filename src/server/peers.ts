@@ -14,7 +14,6 @@ import { RESERVED } from "../topics/topic-options.js";
 import { connectionOf, createPeer, endPeer, Peer, setAuth, startPeer, type AnyPeer } from "../peer/peer.js";
 import { endpointLimits } from "../session/sizes.js";
 import { accepts, sendAll } from "./broadcast.js";
-import { Changes } from "./changes.js";
 import type { CheckedOptions } from "./options.js";
 import { randomText } from "./random.js";
 import { SessionRegistry } from "./session-registry.js";
@@ -54,8 +53,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   /** The config of the peers of clients that choose no dialect. */
   readonly config: Config;
   readonly #postConfig: Config;
-  readonly topics = new Topics<L, R, A>(this);
-  readonly changes: Changes;
+  readonly topics = new Topics<L, R, A>(() => this.node?.topics);
   /** `undefined` without sessions. */
   readonly sessions: SessionRegistry | undefined;
   readonly tally = new Tally();
@@ -78,7 +76,6 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   ) {
     this.#server = server;
     this.#options = options.fleet;
-    this.changes = new Changes(this, hash);
     this.config = makeConfig(options.peer);
     this.#postConfig = { ...this.config, use: [...this.config.use, ...postFeatures] };
     this.#hooks = this.#makeHooks();

@@ -15,13 +15,13 @@ import type { FleetEvents, Health, Nodes } from "../topics/host.js";
 import { AddressedPeer, type Principal, type RemotePeer } from "../topics/remote.js";
 import type { Context, MethodOptions, Peer, PeerOptions } from "../peer/peer.js";
 import type { ServerAround } from "./around.js";
+import { Changes } from "./changes.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { Entrance, type Platform } from "./entrance.js";
-import { PeerGroup, type Group, type TopicGroup } from "./groups.js";
+import { PeerGroup, TopicView, unionOf, type Group, type Topic, type TopicGroup } from "./groups.js";
 import { checkServerOptions, type Authentication, type FleetOptions, type GateOptions } from "./options.js";
 import { CLOSING, ServerPeers } from "./peers.js";
 import type { ServerStats } from "./stats.js";
-import type { Topic } from "./topics.js";
 import type { Refusal } from "./upgrade.js";
 
 /** The context of a call to a server. */
@@ -110,6 +110,7 @@ export class Server<
   readonly peers: Group<L, R, A>;
   readonly #peers: ServerPeers<L, R, A>;
   readonly #entrance: Entrance;
+  readonly #changes: Changes;
   #drained: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
@@ -120,6 +121,7 @@ export class Server<
     this.#peers = new ServerPeers(this, checked, platform.hash, platform.makeNode);
     this.peers = new PeerGroup(() => this.#peers.open, this.#peers, undefined);
     this.#entrance = new Entrance(this.#peers, checked, platform);
+    this.#changes = new Changes(this.#peers, platform.hash);
   }
 
   /** The URL of the server, such as `ws://127.0.0.1:3000/rpc`. Empty with `noServer`, and while the server does not listen. */
@@ -129,7 +131,7 @@ export class Server<
 
   /** Returns the topic of that name. Throws a `TypeError` unless the name is a well-formed string of 1 to 512 bytes of UTF-8. */
   topic(name: string): Topic<L, R, A> {
-    return this.#peers.topics.topic(name);
+    return new TopicView(this.#peers, name);
   }
 
   /**
@@ -137,7 +139,7 @@ export class Server<
    * `TypeError` for more than 256 names, and for what is no name.
    */
   topics(...names: readonly string[]): TopicGroup<L, R, A> {
-    return this.#peers.topics.union(names);
+    return unionOf(this.#peers, names);
   }
 
   /** The names of the topics that have members on this node, for tools. A new array at each use. */
@@ -264,7 +266,7 @@ export class Server<
    */
   runOnce<T>(context: Context, run: () => T | PromiseLike<T>): Promise<Jsonify<T>>;
   runOnce(context: Context, run: () => unknown): Promise<any> {
-    return this.#peers.changes.runOnce(context, run);
+    return this.#changes.runOnce(context, run);
   }
 
   /** The nodes that have the same engine. Without an engine, this server is the only one. */
