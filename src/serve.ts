@@ -30,7 +30,7 @@ const NODE: Platform = {
       answersPings: true,
       request: (request, response) => void posts.handle(request, response, true),
     });
-    const posts = new Posts(gate, entrance, options);
+    const posts = new Posts(gate, entrance.peers, options);
     return { gate, posts };
   },
 };

@@ -2,15 +2,18 @@
  * What `authenticate` returned for the client of one socket: a fresh `auth` replaces it, and when it expires, the server closes the
  * socket. A client that has sent `auth` is asked for a fresh one before.
  */
+import type { IncomingMessage } from "node:http";
 import * as CloseCode from "../message/close-codes.js";
 import { LONGEST_DELAY_MS, setDeadline } from "../base/deadlines.js";
 import type { Link } from "../message/transport.js";
 import type { Connection } from "../peer/connection.js";
 import { endPeer, type AnyPeer } from "../peer/peer.js";
 import { ASK_AUTH, AUTHENTICATED } from "../session/frames.js";
-import type { Client, Entrance } from "./entrance.js";
+import type { Socket } from "../socket/socket.js";
+import type { Gate } from "./gate.js";
 import { ServerLink } from "./link.js";
-import { EXPIRED, type Admission, type Refusal } from "./upgrade.js";
+import type { ServerPeers } from "./peers.js";
+import { EXPIRED, type Admission, type GateSocket, type Refusal } from "./upgrade.js";
 
 const OTHER_PRINCIPAL: Refusal = { status: 401, reason: "the `principal` of a connection cannot change" };
 
@@ -19,29 +22,45 @@ const LAST_MS = 60_000;
 /** In the last part of this length, the server does not ask again. */
 const SHORT_MS = 1_000;
 
+/** A client whose WebSocket is open. */
+export interface Client {
+  readonly socket: Socket;
+  readonly request: IncomingMessage;
+  readonly connection: GateSocket;
+  /** Whether the client is authenticated by its hello, and may send `auth` again. */
+  readonly takesAuth: boolean;
+  /** What `authenticate` returned; `undefined` without that option, and until the client has sent its `auth`. */
+  readonly admission: Admission | undefined;
+}
+
 /** The credential of the client of one socket. */
 export class Credential {
-  readonly #entrance: Entrance;
+  readonly #peers: ServerPeers;
+  readonly #gate: Gate<unknown>;
   readonly #link: Link;
   readonly #peer: AnyPeer;
   readonly #client: Client & { readonly admission: Admission };
-  /** Whether the client was authenticated by its hello, and may send `auth` again. */
-  readonly #takesAuth: boolean;
   /** Whether `authenticate` has not decided on the newest `auth`. */
   #isDeciding = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(entrance: Entrance, link: Link, peer: AnyPeer, client: Client & { readonly admission: Admission }) {
-    this.#entrance = entrance;
+  constructor(
+    peers: ServerPeers,
+    gate: Gate<unknown>,
+    link: Link,
+    peer: AnyPeer,
+    client: Client & { readonly admission: Admission },
+  ) {
+    this.#peers = peers;
+    this.#gate = gate;
     this.#link = link;
     this.#peer = peer;
     this.#client = client;
-    this.#takesAuth = entrance.authenticatesLater(client.request);
   }
 
   /** Lets the client send `auth`, and lets its credential expire. */
   start(): void {
-    if (this.#takesAuth) (this.#link as ServerLink).onAuth = (auth) => this.#receive(auth);
+    if (this.#client.takesAuth) (this.#link as ServerLink).onAuth = (auth) => this.#receive(auth);
     this.#wait(this.#client.admission);
   }
 
@@ -63,7 +82,7 @@ export class Credential {
     if (this.#timer === undefined) this.#client.connection.once("close", () => clearTimeout(this.#timer));
     const lastMs = leftMs > SHORT_MS ? Math.min(LAST_MS, leftMs / 2) * (0.5 + Math.random() / 2) : 0;
     const check = (): void => {
-      const mayAsk = this.#takesAuth && !this.#isDeciding && this.#isPresent;
+      const mayAsk = this.#client.takesAuth && !this.#isDeciding && this.#isPresent;
       if (mayAsk && performance.now() < admission.expiresAt) this.#link.sendControl!(ASK_AUTH);
       this.#wait(admission);
     };
@@ -97,18 +116,18 @@ export class Credential {
     const { maxMessagesPerSecond } = config.limits;
     while (this.#isPresent && incoming.takeRate?.() === false) await delay(1000 / maxMessagesPerSecond);
     if (!this.#isPresent) return;
-    const verdict = await this.#entrance.gate.authenticate(request, auth, connection);
+    const verdict = await this.#gate.authenticate(request, auth, connection);
     this.#isDeciding = false;
     if (!this.#isPresent) return;
     if ("admission" in verdict && verdict.admission.principal === admission.principal) {
       // A disconnect has ended this peer, or will.
       verdict.admission.end();
       this.#wait(verdict.admission);
-      this.#entrance.refresh(this.#peer, verdict.admission)();
+      this.#peers.refresh(this.#peer, verdict.admission)();
       return void link.sendControl(AUTHENTICATED);
     }
     const refusal = "refusal" in verdict ? verdict.refusal : OTHER_PRINCIPAL;
-    this.#entrance.refused(refusal, request);
+    this.#peers.refused(refusal, request);
     // `authenticate` has not decided. The client tries again, on a socket that needs the decision.
     if (refusal.status === 503) return link.closeSocket(CloseCode.fromHttpStatus(503), refusal.reason);
     endPeer(this.#peer, { code: CloseCode.fromHttpStatus(refusal.status), reason: refusal.reason });

@@ -15,7 +15,7 @@ import type { NodeHost } from "../topics/host.js";
 import type { ServerNode } from "../topics/local.js";
 import { plain } from "../socket/plain.js";
 import type { Socket, SocketHandler } from "../socket/socket.js";
-import { setAuth, type AnyPeer } from "../peer/peer.js";
+import type { AnyPeer } from "../peer/peer.js";
 import {
   AUTH_HELLO,
   AUTH_OFFER,
@@ -31,8 +31,8 @@ import {
 import { PROTOCOL } from "../session/link.js";
 import { endpointLimits, longestFrame } from "../session/sizes.js";
 import { closeIgnored, closeWithBye, cutLater, IGNORE } from "./closing.js";
-import { Credential } from "./credential.js";
-import { fullRefusal, offeredBy, type Gate, type GateDelegate } from "./gate.js";
+import { Credential, type Client } from "./credential.js";
+import { offeredBy, type Gate, type GateDelegate } from "./gate.js";
 import type { Posts } from "./http.js";
 import { linkWithoutSession, MAX_AUTH_BYTES } from "./link.js";
 import type { CheckedOptions } from "./options.js";
@@ -53,27 +53,15 @@ export interface Platform {
   ): { readonly gate: Gate<Socket>; readonly posts: Posts | undefined };
 }
 
-/** A client whose WebSocket is open. */
-export interface Client {
-  readonly socket: Socket;
-  readonly request: IncomingMessage;
-  readonly connection: GateSocket;
-  /** What `authenticate` returned; `undefined` without that option, and until the client has sent its `auth`. */
-  readonly admission: Admission | undefined;
-}
-
 /** Lets clients in. */
 export class Entrance implements GateDelegate<Socket> {
+  readonly peers: ServerPeers;
   readonly gate: Gate<Socket>;
   /** Answers requests by HTTP POST. `undefined` if none can come. */
   readonly posts: Posts | undefined;
   readonly maxFrameBytes: number;
-  /** How long a client may take to send its `auth`, or `resume` or a hello. */
-  readonly timeoutMs: number;
-  readonly sessions: SessionRegistry | undefined;
   /** Open sockets whose clients have not sent their first frame, or are being authenticated. */
   readonly arrivals = new Set<Arrival>();
-  readonly #peers: ServerPeers;
   readonly #options: CheckedOptions;
   /** The configs of the dialects that a client can choose by a subprotocol. */
   readonly #configBy = new Map<string, Config>();
@@ -81,11 +69,9 @@ export class Entrance implements GateDelegate<Socket> {
   readonly #protocols: readonly string[];
 
   constructor(peers: ServerPeers, options: CheckedOptions, platform: Platform) {
-    this.#peers = peers;
+    this.peers = peers;
     this.#options = options;
-    this.sessions = peers.sessions;
     this.maxFrameBytes = longestFrame(options.peer.limits.maxMessageBytes);
-    this.timeoutMs = options.gate.limits.handshakeTimeoutMs;
     for (const dialect of options.dialects) {
       if (dialect.subprotocol === undefined) continue;
       const isFirst = dialect === options.peer.dialect;
@@ -106,7 +92,7 @@ export class Entrance implements GateDelegate<Socket> {
 
   /** Returns true if a client offers to resume a session and gets `reciproc.v1`. */
   #offersResume(request: IncomingMessage): boolean {
-    return this.sessions !== undefined && this.#offers(request, RESUME_OFFER);
+    return this.peers.sessions !== undefined && this.#offers(request, RESUME_OFFER);
   }
 
   /** Returns true if a client gets `reciproc.v1`, and is authenticated by the `auth` in its hello. */
@@ -125,46 +111,19 @@ export class Entrance implements GateDelegate<Socket> {
   /** Returns the config of the first dialect that a client offers, even if `reciproc.v1` is chosen over that subprotocol. */
   #configFor({ headers }: IncomingMessage): Config {
     const offered = headers["sec-websocket-protocol"]?.split(",") ?? [];
-    const [chosen = this.#peers.config] = offered.flatMap((name) => this.#configBy.get(name.trim()) ?? []);
+    const [chosen = this.peers.config] = offered.flatMap((name) => this.#configBy.get(name.trim()) ?? []);
     return chosen;
   }
 
-  get #maxConnections(): number {
-    return this.#options.gate.limits.maxConnections;
-  }
-
-  /** Peers take slots, suspended ones included, and sockets do not, so a client that resumes takes none. */
-  get #isFull(): boolean {
-    const { open, accepted } = this.#peers;
-    return open.size - accepted.size + (this.posts?.running ?? 0) >= this.#maxConnections;
-  }
-
-  /** Returns a refusal if there is no slot for one more peer. The slot of a suspended session counts as free. */
-  checkSlot(): Refusal | undefined {
-    const hasSlot = !this.#isFull || (this.sessions?.suspended ?? 0) > 0;
-    return hasSlot ? undefined : fullRefusal(this.#maxConnections);
-  }
-
-  /**
-   * Claims a slot for one more peer, that of a suspended session if no other is free. Returns a refusal if there is no slot, or if the
-   * principal of the peer was disconnected meanwhile.
-   */
-  claimSlot(admission: Admission | undefined): Refusal | undefined {
-    const refusal = admission?.end() ?? this.checkSlot();
-    if (refusal === undefined && this.#isFull)
-      this.sessions!.evict(`a new client needed the slot: ${fullRefusal(this.#maxConnections).reason}`);
-    return refusal;
-  }
-
-  /** As `claimSlot`, unless the client sends its `auth` first, or offers to resume a session and may need no slot. */
+  /** As `claimSlot` of the peers, unless the client sends its `auth` first, or offers to resume a session and may need no slot. */
   claimSlotUnlessLater(request: IncomingMessage, admission: Admission | undefined): Refusal | undefined {
     const isLater = (admission === undefined && this.authenticatesLater(request)) || this.#offersResume(request);
-    return isLater ? undefined : this.claimSlot(admission);
+    return isLater ? undefined : this.peers.claimSlot(admission);
   }
 
   /** The session of a reconnecting client may still have its old socket, which is closed when the client resumes. */
   reserved(request: IncomingMessage): number {
-    return this.#offersResume(request) ? this.sessions!.live : 0;
+    return this.#offersResume(request) ? this.peers.sessions!.live : 0;
   }
 
   admit(
@@ -176,22 +135,23 @@ export class Entrance implements GateDelegate<Socket> {
   ): void {
     const { heartbeat } = this.#options;
     if (heartbeat !== undefined) socket.watch?.(heartbeat);
-    const client = { socket, request, connection, admission };
-    if (this.authenticatesLater(request)) this.#await(new AuthArrival(this, client));
+    const takesAuth = this.authenticatesLater(request);
+    const client = { socket, request, connection, takesAuth, admission };
+    if (takesAuth) this.#await(new AuthArrival(this, client));
     else this.open(client, protocol);
   }
 
+  /** Limits how long a client may take to send its `auth`, or `resume` or a hello. */
   #await(arrival: Arrival): void {
     this.arrivals.add(arrival);
-    setDeadline(arrival, this.timeoutMs);
+    setDeadline(arrival, this.#options.gate.limits.handshakeTimeoutMs);
     arrival.start();
   }
 
   /** Opens or resumes the connection of a client that may come in. */
   open(client: Client, protocol: string = PROTOCOL): void {
-    const { sessions } = this;
     const { socket, admission } = client;
-    const { config } = this.#peers;
+    const { config, sessions } = this.peers;
     if (protocol !== PROTOCOL) this.accept(client, plain(socket));
     else if (sessions === undefined)
       this.accept(client, linkWithoutSession(socket, endpointLimits(config.limits, config.bytes)));
@@ -202,9 +162,9 @@ export class Entrance implements GateDelegate<Socket> {
   /** Makes the peer of a new client. */
   accept(client: Client, link: Link): void {
     const { request, admission } = client;
-    const peer = this.#peers.accept(link, admission?.auth, this.#configFor(request), admission);
+    const peer = this.peers.accept(link, admission?.auth, this.#configFor(request), admission);
     this.#keepAuth(link, peer, client);
-    this.#peers.emit("peer", [peer, request], peer);
+    this.peers.emit("peer", [peer, request], peer);
   }
 
   /** Resumes a session, which has accepted `resume`. */
@@ -215,43 +175,30 @@ export class Entrance implements GateDelegate<Socket> {
     // A disconnect has ended this session, or will.
     admission?.end();
     // Sets `auth` before the session is resumed, so that listeners of `resume` see the new `auth`.
-    const emitRefresh = admission && this.refresh(peer, admission);
+    const emitRefresh = admission && this.peers.refresh(peer, admission);
     link.onAuth = undefined;
     session.resume(client.socket, resume);
-    this.#peers.tally.resumed();
+    this.peers.tally.resumed();
     this.#keepAuth(link, peer, client);
     emitRefresh?.();
   }
 
-  /** Gives a peer the new result of `authenticate`. Returns a function that emits `refresh`. */
-  refresh(peer: AnyPeer, { auth }: Admission): () => void {
-    const old: unknown = peer.auth;
-    setAuth(peer, auth);
-    return () => this.#peers.emit("refresh", [peer, old], peer);
-  }
-
   #keepAuth(link: Link, peer: AnyPeer, client: Client): void {
     const { admission } = client;
-    if (admission !== undefined) new Credential(this, link, peer, { ...client, admission }).start();
-  }
-
-  /** Makes the peer of a request by POST. */
-  acceptPost(transport: Link, admission: Admission | undefined): AnyPeer {
-    return this.#peers.acceptPost(transport, admission?.auth);
+    if (admission !== undefined) new Credential(this.peers, this.gate, link, peer, { ...client, admission }).start();
   }
 
   refused(refusal: Refusal, request: IncomingMessage): void {
-    this.#peers.tally.refused(refusal);
-    this.#peers.emit("refuse", [refusal, request]);
+    this.peers.refused(refusal, request);
   }
 
   failed(error: unknown): void {
-    this.#peers.report(error);
+    this.peers.report(error);
   }
 
   /** Returns what reports that a client has discarded the session of `token`, because this server does not have it, if others may. */
   abandoned(token: string, principal: string | undefined): (() => void) | undefined {
-    return this.#peers.node?.sessionOver?.(token, this.sessions!.options.hash(token), principal);
+    return this.peers.node?.sessionOver?.(token, this.peers.sessions!.options.hash(token), principal);
   }
 
   /** Refuses new clients, and closes those that have no peer yet. */
@@ -430,7 +377,7 @@ class ResumeArrival extends Arrival {
     const { socket, admission } = this.client;
     // Only now: a client that has not received the refusal keeps its session.
     this.#abandoned?.();
-    const bye = this.#bye ?? this.#byeFor(this.entrance.claimSlot(admission));
+    const bye = this.#bye ?? this.#byeFor(this.entrance.peers.claimSlot(admission));
     if (bye !== undefined) {
       socket.send(byeFrame(bye));
       return this.close(bye);
@@ -462,7 +409,7 @@ class ResumeArrival extends Arrival {
 
   #refuseResume(): void {
     // Without a bye, the client keeps its session, which another server may have, and reconnects.
-    const bye = this.#byeFor(this.entrance.checkSlot());
+    const bye = this.#byeFor(this.entrance.peers.checkSlot());
     if (bye !== undefined) return this.close(bye);
     this.#isRefused = true;
     this.client.socket.send(RESUME_REFUSED);

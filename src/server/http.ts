@@ -10,10 +10,10 @@ import { ErrorCode } from "../message/errors.js";
 import type { LinkReceiver, Link } from "../message/transport.js";
 import { connectionOf, endPeer, type AnyPeer } from "../peer/peer.js";
 import { CLOSE_TIMEOUT_MS } from "../socket/ws.js";
-import type { Entrance } from "./entrance.js";
 import { beginExchange, type Exchange, type Body, type Failure } from "./exchange.js";
 import type { Gate } from "./gate.js";
 import type { CheckedOptions } from "./options.js";
+import type { ServerPeers } from "./peers.js";
 import { answerUpgradeRequired, checkHost, type Admission, type Refusal, type Verdict } from "./upgrade.js";
 
 const TEXT = { "Content-Type": "text/plain; charset=utf-8" };
@@ -36,27 +36,21 @@ const PREFLIGHT_AGE = "600";
 /** Answers requests that are no upgrades. */
 export class Posts {
   readonly #gate: Gate<unknown>;
-  readonly #entrance: Entrance;
+  readonly #peers: ServerPeers;
   readonly #options: CheckedOptions;
   /** The peer of each request that passed the first checks. It is `undefined` until the request runs. */
   readonly #open = new Map<Exchange, AnyPeer | undefined>();
   #onEmpty: (() => void) | undefined;
-  #running = 0;
 
-  constructor(gate: Gate<unknown>, entrance: Entrance, options: CheckedOptions) {
+  constructor(gate: Gate<unknown>, peers: ServerPeers, options: CheckedOptions) {
     this.#gate = gate;
-    this.#entrance = entrance;
+    this.#peers = peers;
     this.#options = options;
   }
 
   /** Maximum length of a body, in bytes. */
   get #maxMessageBytes(): number {
     return this.#options.peer.limits.maxMessageBytes;
-  }
-
-  /** Number of requests that have a peer. Their handlers run, or their response has not left. */
-  get running(): number {
-    return this.#running;
   }
 
   /** Answers one request. Resolves when the response has left or the client has disconnected. Never rejects. */
@@ -120,14 +114,14 @@ export class Posts {
     const peer = await this.#admit(exchange, verdict);
     await Promise.all([exchange.closed, peer?.closed]);
     this.#open.delete(exchange);
-    if (peer !== undefined) this.#running--;
+    if (peer !== undefined) this.#peers.posts--;
     leave();
     if (this.#open.size === 0) this.#onEmpty?.();
   }
 
   /** Returns the peer of the request, or `undefined` if the request is refused or its client has disconnected. */
   async #admit(exchange: Exchange, verdict: Promise<Verdict> | undefined): Promise<AnyPeer | undefined> {
-    const due = performance.now() + this.#entrance.timeoutMs;
+    const due = performance.now() + this.#options.gate.limits.handshakeTimeoutMs;
     const decision = (await verdict) ?? { admission: undefined };
     if ("refusal" in decision) return this.#refuse(exchange, decision.refusal);
     if (exchange.isDone) return undefined;
@@ -137,10 +131,10 @@ export class Posts {
   }
 
   #run(exchange: Exchange, body: Body, admission: Admission | undefined): AnyPeer | undefined {
-    const refusal = this.#entrance.claimSlot(admission);
+    const refusal = this.#peers.claimSlot(admission);
     if (refusal !== undefined) return this.#refuse(exchange, refusal);
-    this.#running++;
-    const peer = this.#entrance.acceptPost(transportOf(exchange), admission);
+    this.#peers.posts++;
+    const peer = this.#peers.acceptPost(transportOf(exchange), admission?.auth);
     this.#open.set(exchange, peer);
     answer(exchange, body, connectionOf(peer), this.#options);
     return peer;
@@ -148,10 +142,11 @@ export class Posts {
 
   #fail(exchange: Exchange, failure: Failure): undefined {
     if (failure === "too large") return this.#refuse(exchange, tooLarge(this.#maxMessageBytes));
-    const reason = `the request took longer than \`limits.handshakeTimeoutMs\`, ${this.#entrance.timeoutMs}`;
+    const { handshakeTimeoutMs } = this.#options.gate.limits;
+    const reason = `the request took longer than \`limits.handshakeTimeoutMs\`, ${handshakeTimeoutMs}`;
     if (failure === "too late") return this.#refuse(exchange, { status: 408, reason });
     if (exchange.isDone) return undefined;
-    this.#entrance.failed(new Error("a request's body was read before `handleRequest`, and is not in `request.body`"));
+    this.#peers.report(new Error("a request's body was read before `handleRequest`, and is not in `request.body`"));
     exchange.refuse(500, TEXT, "the request's body is lost\n");
     return undefined;
   }
@@ -159,7 +154,7 @@ export class Posts {
   #refuse(exchange: Exchange, refusal: Refusal): undefined {
     if (exchange.isDone) return;
     const { status, reason } = refusal;
-    this.#entrance.refused(refusal, exchange.request);
+    this.#peers.refused(refusal, exchange.request);
     const body = status === 413 ? tooLargeReply(this.#maxMessageBytes) : `${reason}\n`;
     exchange.refuse(status, { ...TEXT, ...EXTRA_HEADERS[status] }, body);
   }

@@ -1,4 +1,5 @@
 /** The peers of one server, with their sessions and topics, and the node that they are on. A server without an engine has a node when it needs one. */
+import type { IncomingMessage } from "node:http";
 import { GoingAway } from "../message/close-codes.js";
 import { makeConfig, type Config } from "../peer/config.js";
 import type { Contract } from "../contract/contract.js";
@@ -14,13 +15,14 @@ import { RESERVED } from "../topics/topic-options.js";
 import { connectionOf, createPeer, endPeer, Peer, setAuth, startPeer, type AnyPeer } from "../peer/peer.js";
 import { endpointLimits } from "../session/sizes.js";
 import { accepts, sendAll } from "./broadcast.js";
+import { fullRefusal } from "./gate.js";
 import type { CheckedOptions } from "./options.js";
 import { randomText } from "./random.js";
 import { SessionRegistry } from "./session-registry.js";
 import { Tally, type ServerStats } from "./stats.js";
 import { postFeatures } from "./streams.js";
 import { Topics } from "./topics.js";
-import type { Admission } from "./upgrade.js";
+import type { Admission, Refusal } from "./upgrade.js";
 
 export const CLOSING = "the server is closing";
 
@@ -50,6 +52,8 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   readonly open = new Set<Peer<L, R, A>>();
   /** Those that the application made of a transport. They take no connection slot. */
   readonly accepted = new Set<Peer<L, R, A>>();
+  /** How many HTTP requests have a peer. Their handlers run, or their response has not left. */
+  posts = 0;
   /** The config of the peers of clients that choose no dialect. */
   readonly config: Config;
   readonly #postConfig: Config;
@@ -61,6 +65,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   node: ServerNode | undefined = undefined;
   readonly #server: EventEmitter<any>;
   readonly #options: CheckedOptions["fleet"];
+  readonly #maxConnections: number;
   readonly #hooks: Hooks;
   readonly #host: NodeHost;
   #isClosing = false;
@@ -76,6 +81,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   ) {
     this.#server = server;
     this.#options = options.fleet;
+    this.#maxConnections = options.gate.limits.maxConnections;
     this.config = makeConfig(options.peer);
     this.#postConfig = { ...this.config, use: [...this.config.use, ...postFeatures] };
     this.#hooks = this.#makeHooks();
@@ -147,6 +153,34 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
     return tell(this.#server, "error", [error, peer, call]);
   }
 
+  /** Peers take slots, suspended ones included, and sockets do not, so a client that resumes takes none. */
+  get #isFull(): boolean {
+    return this.open.size - this.accepted.size + this.posts >= this.#maxConnections;
+  }
+
+  /** Returns a refusal if there is no slot for one more peer. The slot of a suspended session counts as free. */
+  checkSlot(): Refusal | undefined {
+    const hasSlot = !this.#isFull || (this.sessions?.suspended ?? 0) > 0;
+    return hasSlot ? undefined : fullRefusal(this.#maxConnections);
+  }
+
+  /**
+   * Claims a slot for one more peer, that of a suspended session if no other is free. Returns a refusal if there is no slot, or if the
+   * principal of the peer was disconnected meanwhile.
+   */
+  claimSlot(admission: Admission | undefined): Refusal | undefined {
+    const refusal = admission?.end() ?? this.checkSlot();
+    if (refusal === undefined && this.#isFull)
+      this.sessions!.evict(`a new client needed the slot: ${fullRefusal(this.#maxConnections).reason}`);
+    return refusal;
+  }
+
+  /** Counts and emits that a client was refused. */
+  refused(refusal: Refusal, request: IncomingMessage): void {
+    this.tally.refused(refusal);
+    this.emit("refuse", [refusal, request]);
+  }
+
   /** Makes the peer of a transport, whose `config` is that of its dialect. If the server is closed, closes it. */
   accept(transport: Transport, auth: A, config = this.config, admission?: Admission): Peer<L, R, A> {
     const peer = this.#make(transport, auth, config);
@@ -162,6 +196,13 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   /** Makes the peer of one HTTP request. No group has the peer, because nothing can be sent to its client. */
   acceptPost(transport: Transport, auth: A): Peer<L, R, A> {
     return this.#make(transport, auth, this.#postConfig);
+  }
+
+  /** Gives a peer the new result of `authenticate`. Returns a function that emits `refresh`. */
+  refresh(peer: AnyPeer, { auth }: Admission): () => void {
+    const old: unknown = peer.auth;
+    setAuth(peer, auth);
+    return () => this.emit("refresh", [peer, old], peer);
   }
 
   #make(transport: Transport, auth: A, config: Config): Peer<L, R, A> {
