@@ -1,5 +1,5 @@
 /** `serve`: the one call that starts a server, over HTTP and WebSockets of Node. */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { AnyMethods, Contract } from "./contract/contract.js";
 import type { Socket } from "./socket/socket.js";
 import { WsSocket } from "./socket/ws.js";
@@ -22,7 +22,7 @@ export async function serve<S extends Contract<S> = AnyMethods, C extends Contra
 }
 
 const NODE: Platform = {
-  hash: (token) => createHash("sha256").update(token).digest("base64"),
+  hash: (token) => hash("sha256", token, "base64"),
   connect(options, entrance) {
     const { maxMessageBytes } = options.peer.limits;
     const gate: HttpGate<Socket> = new HttpGate<Socket>(options.gate, entrance, {

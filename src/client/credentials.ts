@@ -30,6 +30,8 @@ export class Credentials {
   /** The error of the last attempt whose functions failed. */
   declare failure: ConnectError | undefined;
   readonly #sources: readonly [url: unknown, headers: unknown, auth: unknown];
+  /** The URL, unless a function supplies it. */
+  readonly #url: URL | undefined;
   /** Whether the client has an `auth`. */
   declare readonly offersAuth: boolean;
 
@@ -37,7 +39,7 @@ export class Credentials {
   constructor(url: Supplied<string | URL>, headers: unknown, auth: unknown) {
     this.#sources = [url, headers, auth];
     this.offersAuth = auth !== undefined;
-    if (typeof url !== "function") this.publicUrl = publicUrl(webSocketUrl(url));
+    if (typeof url !== "function") this.publicUrl = publicUrl((this.#url = webSocketUrl(url)));
   }
 
   /** Whether a function supplies a part of them, which may differ at the next attempt. */
@@ -53,7 +55,7 @@ export class Credentials {
     try {
       const values = this.#sources.map((source) => valueOf(source, { number, reason }));
       const [given, headers, auth] = await Promise.all(values);
-      const url = webSocketUrl(given as string, route);
+      const url = this.#url === undefined || route ? webSocketUrl(this.#url ?? (given as string), route) : this.#url;
       this.publicUrl = publicUrl(url);
       return { url, headers, auth: this.offersAuth ? encode(auth) : "" };
     } catch (cause) {

@@ -59,7 +59,7 @@ export function burstBytes({ maxUnsentBytes, maxReplyBytes }: UnsentLimits): num
 
 /** Returns the defaults, overridden by `given`. Throws a `TypeError` that names the limit, the rule and the value. */
 export function peerLimits(given: Partial<PeerLimits> | undefined): PeerLimits {
-  return mergeLimits(PEER_LIMITS, given);
+  return given === undefined ? PEER_LIMITS : mergeLimits(PEER_LIMITS, given);
 }
 
 /** Returns the defaults, overridden by `given`. A limit is whole and positive: bytes at most 256 MiB, others also `Infinity`. */

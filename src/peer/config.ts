@@ -48,9 +48,12 @@ export const aDialect = shape<Dialect>({
 });
 const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== undefined);
 
+/** The methods of a peer that serves none. */
+const NO_METHODS = new Map<string, AnyHandler>();
+
 /** The options of a peer. */
 export const PEER_OPTIONS = {
-  methods: (value: unknown = {}, name: string) => tableOf<AnyHandler>(value, name, anyFunction),
+  methods: optional((value, name) => tableOf<AnyHandler>(value, name, anyFunction), NO_METHODS),
   /** Checked by the feature of that name. */
   schemas: any,
   contract: optional(aContract),

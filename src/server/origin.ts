@@ -22,16 +22,20 @@ const LOOPBACK_NAME = /^(127\.[\d.]+|\[::1\]|\[::ffff:7f[\da-f]{2}:[\da-f]+\]|(.
 const LOOPBACK_ADDRESS = /^(::1$|(::ffff:)?127\.)/;
 
 /**
- * Returns why the `Host` of a request is refused, and which option allows it, or `undefined` if it is allowed. `address` is the
- * server's own address of the connection: empty for a Unix socket, which no page can reach.
+ * Returns why the `Host` of a request is refused, and which option allows it, or `undefined` if it is allowed. The `localAddress` of
+ * `connection` is missing for a Unix socket, which no page can reach. Node asks the system for it, so the name is examined first.
  */
-export function refuseHost(host: string, address: string, { hosts }: OriginRules): string | undefined {
-  const isLocal = LOOPBACK_ADDRESS.test(address);
-  if (!isLocal && hosts === undefined) return undefined;
-  const name = parseHost(host)?.hostname;
-  if (name !== undefined && isLocal && LOOPBACK_NAME.test(name)) return undefined;
-  if (name !== undefined && hosts?.some((allowed) => allowed === name || allowed === host.toLowerCase()))
+export function refuseHost(
+  host: string,
+  connection: { readonly localAddress?: string | undefined },
+  { hosts }: OriginRules,
+): string | undefined {
+  const name = parseHost(host)?.hostname ?? "";
+  const isLoopback = LOOPBACK_NAME.test(name);
+  if (hosts === undefined ? isLoopback : name !== "" && (hosts.includes(name) || hosts.includes(host.toLowerCase())))
     return undefined;
+  const isLocal = LOOPBACK_ADDRESS.test(connection.localAddress ?? "");
+  if (isLocal ? isLoopback : hosts === undefined) return undefined;
   return `Host "${host}" is not allowed; if it is yours, list it in \`hosts\``;
 }
 

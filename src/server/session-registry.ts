@@ -31,6 +31,8 @@ interface Place extends Linked {
 export class SessionRegistry {
   readonly options: SessionsOptions;
   readonly tokens: TokenRegistry<ServerSession>;
+  /** The hello to each client, with an empty token. */
+  readonly #hello: string;
   /**
    * The suspended sessions without a principal, and those with one, each in the order of suspension. Not Sets: a Set finds its
    * first member only by skipping the places of all members deleted before it.
@@ -46,6 +48,8 @@ export class SessionRegistry {
   constructor(options: SessionsOptions) {
     this.options = options;
     this.tokens = new TokenRegistry(options);
+    const { ttlMs, limits, route } = options;
+    this.#hello = serverHello({ token: "", ttlMs, limits: pickLimits(limits), route }, limits.bytes);
   }
 
   /** Number of sessions without a socket. Each takes a connection slot. */
@@ -73,9 +77,9 @@ export class SessionRegistry {
 
   /** Sends the hello to a client, which offers a session. Returns the token of the session. */
   offer(socket: Socket): string {
-    const { ttlMs, limits, route } = this.options;
     const token = this.options.makeToken();
-    socket.send(serverHello({ token, ttlMs, limits: pickLimits(limits), route }, limits.bytes));
+    // The token is the first empty text, and needs no escapes.
+    socket.send(this.#hello.replace('""', `"${token}"`));
     return token;
   }
 

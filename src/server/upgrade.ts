@@ -154,8 +154,7 @@ export function checkOrigin(request: IncomingMessage, rules: OriginRules): Refus
   const refusal = checkHost(request);
   if (refusal !== undefined) return refusal;
   const { host = "", origin } = request.headers;
-  const { localAddress = "" } = request.socket;
-  const reason = refuseHost(host, localAddress, rules) ?? refuseOrigin(origin, host, isTls(request), rules);
+  const reason = refuseHost(host, request.socket, rules) ?? refuseOrigin(origin, host, isTls(request), rules);
   return reason === undefined ? undefined : { status: 403, reason };
 }
 
