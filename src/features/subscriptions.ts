@@ -122,7 +122,7 @@ export class Subscriptions<T = any> {
     const known = callOf(context);
     if (known === undefined) throw expected("context", "the context that a handler is given", context);
     const { call, connection } = known;
-    const cause = connection.outgoing.whyNoCalls;
+    const cause = connection.outgoing.whyNoCalls?.reason;
     if (cause !== undefined)
       throw new RpcError(ErrorCode.MethodNotFound, "Notifications not supported", undefined, { cause });
     const peer = context.peer as AnyPeer;

@@ -41,7 +41,7 @@ export interface Receiver {
 /** Takes what a link receives and reports. */
 export interface LinkReceiver extends Receiver {
   /** Why the receiver has ended, by itself or because of what the link has reported; `undefined` while it has not. */
-  readonly ended: Error | undefined;
+  readonly ended: object | undefined;
   /** The session has lost its socket. Messages are queued until `resumed`. */
   suspended(): void;
   /** The link takes messages again, after `send` has returned `"full"`. */

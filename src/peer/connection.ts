@@ -7,7 +7,7 @@ import type { Config } from "./config.js";
 import { Parts } from "./feature.js";
 import type { Flow, FlowConnection } from "./flow.js";
 import type { FailedCall, Hooks } from "./hooks.js";
-import type { Slot } from "./incoming-call.js";
+import type { AbortCause, Slot } from "./incoming-call.js";
 import { IncomingCalls } from "./incoming-calls.js";
 import { classify, isObject, parse, type Unchecked } from "../message/message.js";
 import { OptionalCancel } from "./outgoing-call.js";
@@ -18,13 +18,18 @@ import { runReporting, tell, warnOnce } from "../base/tell.js";
 import { errorOfEnd, type CloseInfo, type LinkReceiver, type Link } from "../message/transport.js";
 import { Abnormal, cutReason } from "../message/close-codes.js";
 
+/** Why a connection has ended. */
+export interface End extends AbortCause {
+  readonly reason: Error;
+}
+
 /** Gives a peer the connection that follows a lost one. */
 export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
 
 /** The connection of a peer. */
 export class Connection implements LinkReceiver, FlowConnection {
   /** Why the connection has ended; `undefined` while it has not. */
-  declare ended: Error | undefined;
+  declare ended: End | undefined;
   /** How the connection ended; `undefined` until its transport has ended. */
   declare closeInfo: CloseInfo | undefined;
   /** Called after `close` is emitted. */
@@ -32,7 +37,7 @@ export class Connection implements LinkReceiver, FlowConnection {
   /** True until messages of the application flow for the first time. Still true if the connection ended before that. */
   declare isConnecting: boolean;
   /** Called once: when `isConnecting` becomes false, or with the reason if the connection ends before. */
-  declare onOpened: ((failure?: { cause: Error }) => void) | undefined;
+  declare onOpened: ((failure?: End) => void) | undefined;
   /** The parts of the features, once one was needed. */
   declare madeParts: Parts | undefined;
   declare readonly counts: Counts;
@@ -115,8 +120,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     // A slow or broken reader often never answers the close. The socket then reports 1006, which says nothing about the cause.
     const info = this.#cause === undefined ? reported : { ...reported, ...this.#cause };
     this.closeInfo = info;
-    // Made only if needed: an error records the stack, which is expensive.
-    if (this.ended === undefined) this.#stop(errorOfEnd("closed", info));
+    if (this.ended === undefined) this.#stop(makeEnd("closed", info));
     this.hooks.closed?.(this.peer, info);
     this.emit("close", info);
     this.onClosed?.(info);
@@ -150,7 +154,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     const next = new Connection(this.peer, transport, this.config, this.hooks, this.#replace, this);
     this.#replace(this.peer, next);
     transport.start(next);
-    this.#settleAll(error, next.outgoing);
+    this.#settleAll({ reason: error }, next.outgoing);
     // A peer that was never open has lost nothing of its application.
     if (next.ended === undefined && !this.isConnecting) this.emit("lost", error);
   }
@@ -211,7 +215,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     if (this.ended === undefined) this.flow.flush();
     // Sending what was queued may end the connection, as its other side reads too slowly.
     if (this.ended !== undefined) return;
-    this.#stop(errorOfEnd("closed on this side", end));
+    this.#stop(makeEnd("closed on this side", end));
     const { transport } = this;
     const reason = cutReason(end.reason);
     transport.sayBye?.({ ...end, reason }, this.flow.stop());
@@ -225,13 +229,13 @@ export class Connection implements LinkReceiver, FlowConnection {
     );
   }
 
-  #stop(cause: Error): void {
-    this.#settleAll(cause);
-    this.#reportOpening({ cause });
+  #stop(end: End): void {
+    this.#settleAll(end);
+    this.#reportOpening(end);
     this.hooks.ended?.(this.peer);
   }
 
-  #reportOpening(failure?: { cause: Error }): void {
+  #reportOpening(failure?: End): void {
     this.onOpened?.(failure);
     // Its promise is settled. Its closures would live as long as the connection.
     this.onOpened = undefined;
@@ -241,11 +245,21 @@ export class Connection implements LinkReceiver, FlowConnection {
    * Settles every call, except those that `next` makes again. After this no call waits, no timer runs, and nothing of this connection
    * is received or sent.
    */
-  #settleAll(cause: Error, next?: OutgoingCalls): void {
-    this.ended = cause;
+  #settleAll(end: End, next?: OutgoingCalls): void {
+    this.ended = end;
     this.flow.stop();
-    this.outgoing.rejectAll(cause, next);
-    this.incoming.abortAll(cause);
-    this.madeParts?.each("end", cause);
+    this.outgoing.rejectAll(end, next);
+    this.incoming.abortAll(end);
+    this.madeParts?.each("end", end.reason);
   }
+}
+
+/** Returns why a connection has ended. Its error is made when it is first read: it records its stack, which takes several microseconds. */
+function makeEnd(what: string, info: CloseInfo): End {
+  let error: Error | undefined;
+  return {
+    get reason() {
+      return (error ??= errorOfEnd(what, info));
+    },
+  };
 }

@@ -34,7 +34,7 @@ export interface FlowConnection {
   readonly transport: Link;
   readonly config: { readonly limits: UnsentLimits; readonly marks: UnsentMarks; readonly hasOnOpen: boolean };
   /** Why it has ended; `undefined` while it has not. */
-  readonly ended: Error | undefined;
+  readonly ended: object | undefined;
   /** Ends it, for a reason of this side. */
   end(end: CloseInfo): void;
   /** Reports what a transport of an application has thrown. */

@@ -264,8 +264,8 @@ export class IncomingCalls implements Slot {
   }
 
   /** Aborts every call that runs: the connection has ended. */
-  abortAll(reason: unknown): void {
-    for (const call of this.#calls?.toArray() ?? []) call.abort({ reason });
+  abortAll(cause: AbortCause): void {
+    for (const call of this.#calls?.toArray() ?? []) call.abort(cause);
   }
 
   /**

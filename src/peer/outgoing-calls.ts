@@ -6,7 +6,7 @@
 import { CallTable } from "./call-table.js";
 import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "../message/codec.js";
 import type { AnyAround } from "../contract/checks.js";
-import type { Connection } from "./connection.js";
+import type { Connection, End } from "./connection.js";
 import type { CallOptions, LiveOptions } from "../contract/contract.js";
 import { isExempt } from "./dialect.js";
 import { clearDeadline, setDeadline } from "../base/deadlines.js";
@@ -22,7 +22,7 @@ import type { SendHandle } from "../message/transport.js";
 /** The outgoing calls of one connection. */
 export class OutgoingCalls {
   /** Why the other side can be answered, but not called: its message came by HTTP POST. `undefined` if it can be called. */
-  whyNoCalls: Error | undefined = undefined;
+  whyNoCalls: End | undefined = undefined;
   readonly #connection: Connection;
   /** Made with the first call: most peers of a server never call. */
   #table: CallTable | undefined;
@@ -36,7 +36,7 @@ export class OutgoingCalls {
   }
 
   /** Why no call can be made; `undefined` while calls can be made. */
-  get ended(): Error | undefined {
+  get ended(): End | undefined {
     return this.whyNoCalls ?? this.#connection.ended;
   }
 
@@ -73,7 +73,7 @@ export class OutgoingCalls {
       const retry = options?.retry ?? (connection.isConnecting || defaults.retry);
       if (retry && sink === undefined) call.again = { params };
       text = this.#encode(call, params);
-      if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended);
+      if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended.reason);
     } catch (error) {
       call?.onSettled?.();
       resolve(failed(error, method));
@@ -200,7 +200,7 @@ export class OutgoingCalls {
     const mayWait = handle?.hasRetry === true && bytes === undefined && this.ended === undefined;
     if (mayWait && connection.flow.keepRefused(text)) return;
     const cause =
-      this.ended ?? new Error(connection.flow.isSuspended ? "the queue is full" : "the connection is closing");
+      this.ended?.reason ?? new Error(connection.flow.isSuspended ? "the queue is full" : "the connection is closing");
     for (const { id, method, mayHaveRun } of calls) {
       const error =
         bytes === undefined
@@ -306,22 +306,22 @@ export class OutgoingCalls {
    * Rejects every call: the connection has ended. Calls that are made again continue in `next`: those that were not sent, and with
    * `retry: "always"` also those that were. So do queued notifications of a peer that was never open, in order with its calls.
    */
-  rejectAll(cause: Error, next?: OutgoingCalls): void {
+  rejectAll(end: End, next?: OutgoingCalls): void {
     const { flow, isConnecting } = this.#connection;
-    const end = (call: OutgoingCall): void => {
+    const settle = (call: OutgoingCall): void => {
       // Closing a connection sends what is queued, but not a call that is rejected as not sent.
       if (!call.sent) flow.cancel(call.handle);
       const isRepeated = call.again !== undefined && (!call.sent || call.settings.retry === "always");
       if (isRepeated && next !== undefined && next.#adopt(call, this)) return;
-      this.fail(call.id, new ConnectionLostError(call.method, call.mayHaveRun ? "unknown" : "not-sent", cause));
+      this.fail(call.id, new ConnectionLostError(call.method, call.mayHaveRun ? "unknown" : "not-sent", end.reason));
     };
     if (isConnecting)
       for (const [handle, text] of flow.openingQueue ?? []) {
         const calls = callsOf(handle);
-        calls.forEach(end);
+        calls.forEach(settle);
         if (calls.length === 0) next?.sink.send(text, handle);
       }
-    this.#table?.toArray().forEach(end);
+    this.#table?.toArray().forEach(settle);
   }
 
   /**

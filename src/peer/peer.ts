@@ -356,8 +356,8 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
       new Promise((resolve, reject) => {
         const connection = this.#connection;
         if (!connection.isConnecting) resolve();
-        else if (connection.ended !== undefined) reject(connection.ended);
-        else connection.onOpened = (failure) => (failure === undefined ? resolve() : reject(failure.cause));
+        else if (connection.ended !== undefined) reject(connection.ended.reason);
+        else connection.onOpened = (failure) => (failure === undefined ? resolve() : reject(failure.reason));
       }),
     ));
   }
@@ -493,9 +493,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
       const { ended, closeInfo } = this.#connection;
       if (signal?.aborted) throw signal.reason;
       if (event === "close" && closeInfo !== undefined) return resolve([closeInfo]);
-      if (event !== "close" && ended !== undefined) throw ended;
+      if (event !== "close" && ended !== undefined) throw ended.reason;
       const emitted = (...args: unknown[]): void => resolve((leave(), args));
-      const closed = (): void => reject((leave(), this.#connection.ended));
+      const closed = (): void => reject((leave(), this.#connection.ended!.reason));
       // The first to settle wins: at `close`, that is `emitted` if `event` is `close`.
       this.once(event, emitted).once("close", closed);
       const ignore = signal && onAbort(signal, () => reject((leave(), signal.reason)));

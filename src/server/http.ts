@@ -161,7 +161,7 @@ export class Posts {
 }
 
 /** Why the peer of a request cannot call. All requests share one error, because recording its stack is expensive. */
-const NO_CALLS = new Error("the call came by HTTP POST, so its caller cannot be called back");
+const NO_CALLS = { reason: new Error("the call came by HTTP POST, so its caller cannot be called back") };
 
 /** Returns the transport of one request. The transport sends nothing, because the reply goes into a slot. */
 function transportOf(exchange: Exchange): Link {

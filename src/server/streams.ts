@@ -62,7 +62,7 @@ export const serverFeatures: readonly (Feature | BytesCodec)[] = allFeatures.map
 /** The streams of a peer whose calls come by HTTP POST: each call gets one response, and no other message. */
 class PostStreams extends Streams {
   override offer(): never {
-    const cause = this.connection.outgoing.whyNoCalls;
+    const cause = this.connection.outgoing.whyNoCalls?.reason;
     throw new Error("the caller cannot read a stream in a response to HTTP POST", { cause });
   }
 
