@@ -34,10 +34,10 @@ import { closeIgnored, closeWithBye, cutLater, IGNORE } from "./closing.js";
 import { Credential, type Client } from "./credential.js";
 import { offeredBy, type Gate, type GateDelegate } from "./gate.js";
 import type { Posts } from "./http.js";
-import { linkWithoutSession, MAX_AUTH_BYTES } from "./link.js";
+import { linkWithoutSession, MAX_AUTH_BYTES, type ServerLink } from "./link.js";
 import type { CheckedOptions } from "./options.js";
 import type { ServerPeers } from "./peers.js";
-import type { SessionRegistry, ServerSession } from "./session-registry.js";
+import type { SessionRegistry } from "./session-registry.js";
 import { EXPIRED, type Admission, type GateSocket, type Refusal, type Verdict } from "./upgrade.js";
 
 /** What a server needs of its surroundings. `serve` has those of Node, with HTTP and WebSockets; a test server has clients in memory. */
@@ -168,16 +168,15 @@ export class Entrance implements GateDelegate<Socket> {
   }
 
   /** Resumes a session, which has accepted `resume`. */
-  resume(client: Client, session: ServerSession, resume: ResumeFrame): void {
+  resume(client: Client, link: ServerLink, resume: ResumeFrame): void {
     const { admission } = client;
-    const { link } = session;
     const peer = (link.receiver as Connection).peer as AnyPeer;
     // A disconnect has ended this session, or will.
     admission?.end();
     // Sets `auth` before the session is resumed, so that listeners of `resume` see the new `auth`.
     const emitRefresh = admission && this.peers.refresh(peer, admission);
     link.onAuth = undefined;
-    session.resume(client.socket, resume);
+    this.peers.sessions!.resume(link, client.socket, resume);
     this.peers.tally.resumed();
     this.#keepAuth(link, peer, client);
     emitRefresh?.();

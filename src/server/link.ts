@@ -1,4 +1,5 @@
 /** The link of a server: the hello of its client, broadcasts, the memory of a suspended session, and the resumption by its client. */
+import type { Linked } from "../base/list.js";
 import * as CloseCode from "../message/close-codes.js";
 import { exceeds, sentForm } from "../message/codec.js";
 import { member } from "../message/message.js";
@@ -9,12 +10,24 @@ import { helloOf, limitsOf, says, sessionlessHello, type ResumeFrame } from "../
 import type { LinkDelegate } from "../session/link.js";
 import { NodeLink } from "../session/node-link.js";
 import { UNKNOWN_LIMITS } from "../session/session.js";
+import type { Resumable } from "./tokens.js";
 
 /** Longest frame with `auth`, in bytes of UTF-8. */
 export const MAX_AUTH_BYTES = 16 * 1024;
 
-/** A server's end of a link that speaks `reciproc.v1`. Without a delegate, it has no session. */
-export class ServerLink extends NodeLink {
+/**
+ * A server's end of a link that speaks `reciproc.v1`. Without a delegate, it has no session. Otherwise, its session certainly exists once
+ * the client has confirmed its token.
+ */
+export class ServerLink extends NodeLink implements Resumable {
+  readonly principal: string | undefined;
+  confirmedHash: string | undefined = undefined;
+  nextHash: string | undefined = undefined;
+  attempt = 0;
+  /** The place among the suspended sessions, and the part in their counts. Only `SessionRegistry` sets them. */
+  place: Linked | undefined = undefined;
+  countedLength = 0;
+  countedBroadcastLength = 0;
   /** Takes each later `auth` of the client. Set if the client has sent one on the present socket. */
   declare onAuth: ((auth: unknown) => void) | undefined;
   /** The length of the data that the receiver keeps for the other side, and of the queued broadcasts. */
@@ -24,9 +37,11 @@ export class ServerLink extends NodeLink {
   #frameLength = 0;
   #lastFrame: Frame | undefined;
 
-  constructor(limits: EndpointLimits, delegate: LinkDelegate | undefined) {
+  /** `principal`: as of `SessionRegistry.link`. */
+  constructor(limits: EndpointLimits, delegate: LinkDelegate | undefined, principal?: string) {
     super(limits, delegate !== undefined, delegate);
     this.onAuth = undefined;
+    this.principal = principal;
   }
 
   override receiveFrame(text: string): void {
@@ -57,15 +72,20 @@ export class ServerLink extends NodeLink {
     }
     if (session !== undefined) {
       this.sendData(at, undefined, Infinity);
-      this.delegate?.resumptionEnded?.();
+      this.delegate?.resumptionEnded?.(this);
     }
     this.startMessages(at, "sessionless");
   }
 
-  /**
-   * Continues the session on another socket. The caller has checked `resume.received` by `session.canHaveReceived`. `makeToken` returns the next
-   * token of the session.
-   */
+  /** Returns false if the session has expired, or if `received` cannot be true, which ends the session. */
+  checkResume({ received }: ResumeFrame): boolean {
+    if (this.checkExpiry()) return false;
+    const isTrue = this.state.session!.canHaveReceived(received);
+    if (!isTrue) this.fail("`received` is no count of the frames sent");
+    return isTrue;
+  }
+
+  /** Continues the session on another socket, after `checkResume`. `makeToken` returns the next token of the session. */
   resume(socket: Socket, { received, limits, bytes }: ResumeFrame, makeToken: () => string): void {
     // The receiver is not suspended if its socket is not lost yet.
     const kind = this.flowing === undefined ? "resuming" : "live";
@@ -113,7 +133,7 @@ export class ServerLink extends NodeLink {
   keeps(by: number, isBroadcast = false): void {
     if (isBroadcast) this.#keptBroadcasts += by;
     else this.#kept += by;
-    if (this.state.kind === "suspended") this.delegate?.storedChanged?.();
+    if (this.state.kind === "suspended") this.delegate?.storedChanged?.(this);
   }
 
   acceptsBroadcast(length: number): boolean {
@@ -139,7 +159,7 @@ export class ServerLink extends NodeLink {
   }
 
   override confirmed(): void {
-    this.delegate?.confirmed?.();
+    this.delegate?.confirmed?.(this);
   }
 
   override control(frame: object): void {

@@ -160,7 +160,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
 
   /** Returns a refusal if there is no slot for one more peer. The slot of a suspended session counts as free. */
   checkSlot(): Refusal | undefined {
-    const hasSlot = !this.#isFull || (this.sessions?.suspended ?? 0) > 0;
+    const hasSlot = !this.#isFull || (this.sessions?.suspendedCount ?? 0) > 0;
     return hasSlot ? undefined : fullRefusal(this.#maxConnections);
   }
 
@@ -288,7 +288,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
     const engine = this.node?.stats?.();
     return this.tally.sum({
       peers: this.open.size,
-      suspended: this.sessions?.suspended ?? 0,
+      suspended: this.sessions?.suspendedCount ?? 0,
       suspendedBytes: this.sessions?.stored ?? 0,
       topics: this.topics.size,
       ...(engine !== undefined && { engine }),

@@ -1,5 +1,6 @@
 /** All sessions of one server: issues tokens, finds the session that a client resumes, and bounds the suspended sessions. */
 import * as CloseCode from "../message/close-codes.js";
+import type { CloseInfo } from "../message/transport.js";
 import { List, unlink, type Linked } from "../base/list.js";
 import type { Socket } from "../socket/socket.js";
 import { pickLimits, serverHello, type ResumeFrame } from "../session/frames.js";
@@ -7,7 +8,7 @@ import { Session, UNKNOWN_LIMITS } from "../session/session.js";
 import type { EndpointLimits } from "../session/state.js";
 import type { LinkDelegate } from "../session/link.js";
 import { ServerLink } from "./link.js";
-import { TokenRegistry, type Resumable, type TokenOptions } from "./tokens.js";
+import { TokenRegistry, type TokenOptions } from "./tokens.js";
 
 /** How a server keeps sessions. */
 export interface SessionsOptions extends TokenOptions {
@@ -24,13 +25,13 @@ export interface SessionsOptions extends TokenOptions {
 
 /** The place of a suspended session in the order of suspension. */
 interface Place extends Linked {
-  readonly session: ServerSession;
+  readonly link: ServerLink;
 }
 
-/** All sessions of one server. */
-export class SessionRegistry {
+/** All sessions of one server. Each is in the state of its link, and this is the delegate of all these links. */
+export class SessionRegistry implements LinkDelegate {
   readonly options: SessionsOptions;
-  readonly tokens: TokenRegistry<ServerSession>;
+  readonly tokens: TokenRegistry<ServerLink>;
   /** The hello to each client, with an empty token. */
   readonly #hello: string;
   /**
@@ -39,7 +40,7 @@ export class SessionRegistry {
    */
   readonly #unnamed = new List<Place>();
   readonly #named = new List<Place>();
-  readonly #byPrincipal = new Map<string, Set<ServerSession>>();
+  readonly #byPrincipal = new Map<string, Set<ServerLink>>();
   #suspended = 0;
   #stored = 0;
   /** The length of the broadcasts that are queued in suspended sessions. It has its own bound, which ends no session. */
@@ -53,7 +54,7 @@ export class SessionRegistry {
   }
 
   /** Number of sessions without a socket. Each takes a connection slot. */
-  get suspended(): number {
+  get suspendedCount(): number {
     return this.#suspended;
   }
 
@@ -85,52 +86,72 @@ export class SessionRegistry {
 
   /** Returns the link of the session that was offered with `token`. */
   begin(socket: Socket, principal: string | undefined, token: string): ServerLink {
-    return new ServerSession(this, principal, socket, token).link;
+    const { limits, ttlMs } = this.options;
+    const link = new ServerLink(limits, this, principal);
+    this.tokens.open(link, token);
+    link.attachSocket(socket, "greeting", new Session(limits, { ttlMs, limits: UNKNOWN_LIMITS }));
+    return link;
+  }
+
+  /** Resumes a session, which has accepted `resume`, over `socket`. */
+  resume(link: ServerLink, socket: Socket, resume: ResumeFrame): void {
+    this.#release(link);
+    link.resume(socket, resume, () => this.tokens.renew(link, resume.token));
   }
 
   /** Ends the oldest suspended session with 1013 and this reason. Prefers sessions without a principal. */
   evict(reason: string): void {
-    (this.#unnamed.first ?? this.#named.first)?.session.end(reason);
+    (this.#unnamed.first ?? this.#named.first)?.link.end(CloseCode.TryAgainLater, reason);
   }
 
   /** Ends the session of a token, if it is here: its client has discarded it, because another node refused it. */
   endAbandoned(hash: string, principal: string | undefined): void {
-    const session = this.tokens.byHash(hash, principal);
-    session?.link.end(CloseCode.Superseded, "the client has discarded this session, because another node refused it");
+    const link = this.tokens.byHash(hash, principal);
+    link?.end(CloseCode.Superseded, "the client has discarded this session, because another node refused it");
+  }
+
+  confirmed(link: ServerLink): void {
+    this.tokens.confirm(link);
   }
 
   /** Adds a session that has lost its socket to the suspended ones, and enforces their bounds. */
-  suspend(session: ServerSession): void {
-    session.place = { session };
-    (session.principal === undefined ? this.#unnamed : this.#named).add(session.place);
+  suspended(_end: CloseInfo, link: ServerLink): void {
+    const place: Place = { link };
+    link.place = place;
+    (link.principal === undefined ? this.#unnamed : this.#named).add(place);
     this.#suspended++;
-    this.#boundPrincipal(session);
-    this.update(session);
+    this.#boundPrincipal(link);
+    this.storedChanged(link);
+  }
+
+  resumptionEnded(link: ServerLink): void {
+    this.#release(link);
+    this.tokens.drop(link);
   }
 
   /** Removes a session that was resumed or has ended from the suspended ones. Does nothing if it is not suspended. */
-  release(session: ServerSession): void {
-    if (session.place === undefined) return;
-    unlink(session.place);
-    session.place = undefined;
+  #release(link: ServerLink): void {
+    if (link.place === undefined) return;
+    unlink(link.place);
+    link.place = undefined;
     this.#suspended--;
-    this.#stored -= session.stored;
-    this.#storedBroadcasts -= session.storedBroadcasts;
-    session.stored = session.storedBroadcasts = 0;
-    const { principal } = session;
+    this.#stored -= link.countedLength;
+    this.#storedBroadcasts -= link.countedBroadcastLength;
+    link.countedLength = link.countedBroadcastLength = 0;
+    const { principal } = link;
     const siblings = principal === undefined ? undefined : this.#byPrincipal.get(principal);
-    siblings?.delete(session);
+    siblings?.delete(link);
     if (siblings?.size === 0) this.#byPrincipal.delete(principal!);
   }
 
   /** Updates the count of what a suspended session holds. While all together hold too much, ends the session that holds most. */
-  update(session: ServerSession): void {
-    if (session.place === undefined) return;
-    const { storedLength, storedBroadcastLength } = session.link;
-    this.#stored += storedLength - session.stored;
-    session.stored = storedLength;
-    this.#storedBroadcasts += storedBroadcastLength - session.storedBroadcasts;
-    session.storedBroadcasts = storedBroadcastLength;
+  storedChanged(link: ServerLink): void {
+    if (link.place === undefined) return;
+    const { storedLength, storedBroadcastLength } = link;
+    this.#stored += storedLength - link.countedLength;
+    link.countedLength = storedLength;
+    this.#storedBroadcasts += storedBroadcastLength - link.countedBroadcastLength;
+    link.countedBroadcastLength = storedBroadcastLength;
     while (this.#stored > this.options.maxStoredLength && this.#endLargest());
   }
 
@@ -138,8 +159,10 @@ export class SessionRegistry {
   #endLargest(): boolean {
     const before = this.#suspended;
     const suspended = [...this.#unnamed.toArray(), ...this.#named.toArray()];
-    const largest = suspended.reduce((most, other) => (other.session.stored > most.session.stored ? other : most));
-    largest.session.end("suspended sessions hold more than `maxSuspendedBytes` together");
+    const { link } = suspended.reduce((most, other) =>
+      other.link.countedLength > most.link.countedLength ? other : most,
+    );
+    link.end(CloseCode.TryAgainLater, "suspended sessions hold more than `maxSuspendedBytes` together");
     return this.#suspended < before;
   }
 
@@ -148,80 +171,16 @@ export class SessionRegistry {
     return this.#storedBroadcasts + length <= this.options.maxStoredLength / 4;
   }
 
-  #boundPrincipal(session: ServerSession): void {
-    const { principal } = session;
+  #boundPrincipal(link: ServerLink): void {
+    const { principal } = link;
     if (principal === undefined) return;
     let siblings = this.#byPrincipal.get(principal);
     if (siblings === undefined) this.#byPrincipal.set(principal, (siblings = new Set()));
-    siblings.add(session);
+    siblings.add(link);
     const [oldest] = siblings;
     if (siblings.size > this.options.maxSuspendedPerPrincipal) {
-      oldest!.end("the principal has more suspended sessions than `maxSuspendedPerPrincipal`");
+      const reason = "the principal has more suspended sessions than `maxSuspendedPerPrincipal`";
+      oldest!.end(CloseCode.TryAgainLater, reason);
     }
-  }
-}
-
-/** The session of one client. It certainly exists once the client has confirmed its token. */
-export class ServerSession implements LinkDelegate, Resumable {
-  /** Set while the session is suspended. */
-  place: Place | undefined = undefined;
-  /** The part of this session in the counts of all suspended sessions. */
-  stored = 0;
-  storedBroadcasts = 0;
-  readonly principal: string | undefined;
-  confirmedHash: string | undefined = undefined;
-  nextHash: string | undefined = undefined;
-  attempt = 0;
-  readonly link: ServerLink;
-  readonly #sessions: SessionRegistry;
-
-  constructor(sessions: SessionRegistry, principal: string | undefined, socket: Socket, token: string) {
-    this.principal = principal;
-    this.#sessions = sessions;
-    sessions.tokens.open(this, token);
-    const { limits, ttlMs } = sessions.options;
-    this.link = new ServerLink(limits, this);
-    this.link.attachSocket(socket, "greeting", new Session(limits, { ttlMs, limits: UNKNOWN_LIMITS }));
-  }
-
-  confirmed(): void {
-    this.#sessions.tokens.confirm(this);
-  }
-
-  suspended(): void {
-    this.#sessions.suspend(this);
-  }
-
-  storedChanged(): void {
-    this.#sessions.update(this);
-  }
-
-  acceptsBroadcast(length: number): boolean {
-    return this.#sessions.acceptsBroadcast(length);
-  }
-
-  resumptionEnded(): void {
-    this.#sessions.release(this);
-    this.#sessions.tokens.drop(this);
-  }
-
-  /** Ends the session with 1013, because a bound of the server is exceeded. */
-  end(reason: string): void {
-    this.link.end(CloseCode.TryAgainLater, reason);
-  }
-
-  /** Returns false if the session has expired, or if `received` cannot be true, which ends the session. */
-  checkResume({ received }: ResumeFrame): boolean {
-    const { link } = this;
-    if (link.checkExpiry()) return false;
-    const isTrue = link.state.session!.canHaveReceived(received);
-    if (!isTrue) link.fail("`received` is no count of the frames sent");
-    return isTrue;
-  }
-
-  /** Resumes the session over `socket`. */
-  resume(socket: Socket, resume: ResumeFrame): void {
-    this.#sessions.release(this);
-    this.link.resume(socket, resume, () => this.#sessions.tokens.renew(this, resume.token));
   }
 }

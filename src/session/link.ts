@@ -31,14 +31,14 @@ export const DRAIN_CHECK_MS = 20;
  */
 const PACK_MESSAGES = 16;
 
-/** The object that gives a link its sockets: the driver of a client, or the sessions of a server. */
+/** The object that gives links their sockets: the driver of one client, or the sessions of a server. */
 export interface LinkDelegate extends SocketSource {
   /** Reports that messages flow on the present socket. */
   ready?(): void;
   /** Reports that the link has lost its socket, because of `end`, and waits for another. Called after the receiver was notified. */
-  suspended?(end: CloseInfo): void;
+  suspended?(end: CloseInfo, link: NegotiatedLink): void;
   /** Reports that the session cannot be resumed any more. May be called twice. */
-  resumptionEnded?(): void;
+  resumptionEnded?(link: NegotiatedLink): void;
   /** Returns true if another connection follows one that has ended with `end`. */
   continues?(end: CloseInfo): boolean;
   /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
@@ -46,9 +46,9 @@ export interface LinkDelegate extends SocketSource {
   /** Takes a control frame that the endpoint does not know. */
   control?(frame: object): void;
   /** Server: reports that the client has the newest token. */
-  confirmed?(): void;
+  confirmed?(link: NegotiatedLink): void;
   /** Server: reports that the memory of a suspended session may have changed. */
-  storedChanged?(): void;
+  storedChanged?(link: NegotiatedLink): void;
   /** Server: returns true if a broadcast of that length may be queued for this suspended session. */
   acceptsBroadcast?(length: number): boolean;
 }
@@ -166,7 +166,7 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
   #reportSuspended(end: CloseInfo): void {
     const { kind } = this.state;
     // A listener of the application may have ended the session, or closed the peer.
-    if (kind === "suspended" || kind === "connecting") this.delegate?.suspended?.(end);
+    if (kind === "suspended" || kind === "connecting") this.delegate?.suspended?.(end, this);
   }
 
   /** Ends a suspended session that has expired, because its timer may be late. Returns true if the session has ended. */
@@ -236,7 +236,7 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
   /** Stops the timer, and reports that the session cannot be resumed any more. */
   #endResumption(): void {
     this.#stopTimer();
-    this.delegate?.resumptionEnded?.();
+    this.delegate?.resumptionEnded?.(this);
   }
 
   /** Ends the connection. Another one follows, if the delegate says so. */
