@@ -182,7 +182,7 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
   Link: typeof NegotiatedLink,
 ): OpeningPeer<Peer<C, S>> {
   const { signal } = options;
-  const config = makeConfig(options, options.onOpen !== undefined);
+  const config = makeConfig(options, {}, options.onOpen !== undefined);
   const driver = new ClientDriver({
     ...options,
     ...options.reconnect,
@@ -192,7 +192,7 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
     Link,
     limits: endpointLimits(config.limits, config.bytes),
   });
-  const peer = createPeer<C, S>(driver.link, config, {});
+  const peer = createPeer<C, S>(driver.link, config);
   startPeer(peer);
   const ignoreSignal = signal === undefined ? () => {} : endOnAbort(peer, signal);
   driver.run(peer);

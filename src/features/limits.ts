@@ -164,8 +164,8 @@ class PrincipalTimes implements Times {
 }
 
 /** Fails if the peer has no principal: without a key, its calls would have no limit. */
-function principalOf({ hooks, peer }: Connection): string {
-  const name = hooks.principalOf?.(peer);
+function principalOf({ config, peer }: Connection): string {
+  const name = config.hooks.principalOf?.(peer);
   if (name === undefined)
     throw new TypeError("`principalRate` requires a peer with a principal: see the option `principal` of `serve`");
   return name;

@@ -110,10 +110,10 @@ class LiveQueue extends SendQueue {
 }
 
 /** Counts a message that is dropped for a peer, and reports it to the other side and to the server. */
-export function countDropped({ counts, transport, hooks, peer }: Connection, method: string): void {
+export function countDropped({ counts, transport, config, peer }: Connection, method: string): void {
   counts.dropped++;
   transport.reportMissed?.(1);
-  hooks.missed?.(peer, method);
+  config.hooks.missed?.(peer, method);
 }
 
 /** The flow of a peer that sends such messages. */

@@ -7,6 +7,7 @@ import { notInUse, type Feature } from "./feature.js";
 import { anyRetry, settingsOf } from "./outgoing-call.js";
 import { lspCancel, type CoreDialect, type Dialect } from "./dialect.js";
 import { Flow, unsentMarks } from "./flow.js";
+import type { Hooks } from "./hooks.js";
 import { peerLimits, type PeerLimits } from "../message/limits.js";
 import {
   any,
@@ -88,7 +89,7 @@ export type Config = Readonly<ReturnType<typeof makeConfig>>;
 const DEFAULT_DIALECT: CoreDialect = { name: "lsp", cancel: lspCancel };
 
 /** Makes a config of options that are checked. Throws a `TypeError` if a schema or a contract does not fit the methods. */
-export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, hasOnOpen = false) {
+export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, hooks: Hooks = {}, hasOnOpen = false) {
   const { methods, fallback, timeoutMs, retry, use: all = [] } = checked;
   const use = [...new Map(all.filter(isFeature).map((feature) => [feature.name, feature])).values()];
   const fit = (checked.contract ?? checked.remote)?.fit(checked);
@@ -126,6 +127,8 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, hasOnOpen = fa
     onForeignMessage,
     /** Reads binary frames, and marks the values of streams. Without it, the other side sends no binary frames. */
     bytes: all.find(isBytesCodec),
+    /** How the server of these peers, if there is one, observes and extends them. */
+    hooks,
     /** Whether calls and notifications are queued, on each new connection, until `Connection.release`. */
     hasOnOpen,
   };

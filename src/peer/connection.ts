@@ -6,7 +6,7 @@ import * as ErrorCode from "../message/codes.js";
 import type { Config } from "./config.js";
 import { Parts } from "./feature.js";
 import type { Flow, FlowConnection } from "./flow.js";
-import type { FailedCall, Hooks } from "./hooks.js";
+import type { FailedCall } from "./hooks.js";
 import type { AbortCause, Slot } from "./incoming-call.js";
 import { IncomingCalls } from "./incoming-calls.js";
 import { classify, isObject, parse, type Unchecked } from "../message/message.js";
@@ -45,7 +45,6 @@ export class Connection implements LinkReceiver, FlowConnection {
   declare readonly peer: EventEmitter<any>;
   declare readonly transport: Link;
   declare readonly config: Config;
-  declare readonly hooks: Hooks;
   /** The messages on their way out. */
   declare readonly flow: Flow;
   declare readonly outgoing: OutgoingCalls;
@@ -55,14 +54,7 @@ export class Connection implements LinkReceiver, FlowConnection {
   #cause: CloseInfo | undefined;
 
   /** `previous`: the connection that this one follows. */
-  constructor(
-    peer: EventEmitter<any>,
-    transport: Link,
-    config: Config,
-    hooks: Hooks,
-    replace: Replace,
-    previous?: Connection,
-  ) {
+  constructor(peer: EventEmitter<any>, transport: Link, config: Config, replace: Replace, previous?: Connection) {
     this.ended = this.closeInfo = this.madeParts = undefined;
     this.isConnecting = previous?.isConnecting ?? transport.isConnecting === true;
     this.onClosed = previous?.onClosed;
@@ -70,7 +62,6 @@ export class Connection implements LinkReceiver, FlowConnection {
     this.peer = peer;
     this.transport = transport;
     this.config = config;
-    this.hooks = hooks;
     this.#replace = replace;
     this.counts = previous?.counts ?? newCounts();
     // A connection that follows a lost one waits for a socket. Until then it is not known what the next server understands.
@@ -121,7 +112,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     const info = this.#cause === undefined ? reported : { ...reported, ...this.#cause };
     this.closeInfo = info;
     if (this.ended === undefined) this.#stop(makeEnd("closed", info));
-    this.hooks.closed?.(this.peer, info);
+    this.config.hooks.closed?.(this.peer, info);
     this.emit("close", info);
     this.onClosed?.(info);
   }
@@ -151,7 +142,7 @@ export class Connection implements LinkReceiver, FlowConnection {
   lost(error: Error): void {
     const { transport } = this;
     // The next connection is made first: code that reacts to the loss, such as an aborted handler, must be able to close it.
-    const next = new Connection(this.peer, transport, this.config, this.hooks, this.#replace, this);
+    const next = new Connection(this.peer, transport, this.config, this.#replace, this);
     this.#replace(this.peer, next);
     transport.start(next);
     this.#settleAll({ reason: error }, next.outgoing);
@@ -181,9 +172,10 @@ export class Connection implements LinkReceiver, FlowConnection {
 
   /** Emits an error that has no caller. `name`: where it was thrown, one of a bounded number of names. */
   report(error: unknown, call?: FailedCall, name?: string): void {
+    const { hooks } = this.config;
     const isHeard = tell(this.peer, "error", [error, call]);
-    if (!this.hooks.error?.(error, this.peer, call) && !isHeard && name !== undefined)
-      warnOnce((this.hooks.warned ??= new Set()), name, error);
+    if (!hooks.error?.(error, this.peer, call) && !isHeard && name !== undefined)
+      warnOnce((hooks.warned ??= new Set()), name, error);
   }
 
   /**
@@ -191,7 +183,7 @@ export class Connection implements LinkReceiver, FlowConnection {
    * listener.
    */
   reportToListeners(make: () => unknown, call?: FailedCall): void {
-    if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener?.()) this.report(make(), call);
+    if (this.peer.listenerCount("error") > 0 || this.config.hooks.hasErrorListener?.()) this.report(make(), call);
   }
 
   /** Emits an event. What its listeners throw is reported. */
@@ -232,7 +224,7 @@ export class Connection implements LinkReceiver, FlowConnection {
   #stop(end: End): void {
     this.#settleAll(end);
     this.#reportOpening(end);
-    this.hooks.ended?.(this.peer);
+    this.config.hooks.ended?.(this.peer);
   }
 
   #reportOpening(failure?: End): void {

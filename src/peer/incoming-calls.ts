@@ -345,7 +345,7 @@ export class IncomingCalls implements Slot {
     this.reportFailure(id, method, reason);
     return encodeError(
       id,
-      this.connection.hooks.answerFor?.(reason) ?? { code: ErrorCode.InternalError, message: "Internal error" },
+      this.connection.config.hooks.answerFor?.(reason) ?? { code: ErrorCode.InternalError, message: "Internal error" },
     );
   }
 
@@ -439,7 +439,7 @@ export class CallContext {
 
   /** The server that the peer is of, if it is of one. */
   get server(): unknown {
-    return this.#connection.hooks.server;
+    return this.#connection.config.hooks.server;
   }
 
   static {

@@ -36,7 +36,7 @@ import { makeConfig, PEER_OPTIONS, type Config } from "./config.js";
 import type { Feature, FeaturePart } from "./feature.js";
 import { anyFunction, anySignal, checkOptions, optional, shape } from "../message/options.js";
 import { observed } from "../base/promises.js";
-import type { FailedCall, Hooks } from "./hooks.js";
+import type { FailedCall } from "./hooks.js";
 import type { PeerStats } from "./stats.js";
 import { onAbort, refuseUnknownEvents } from "../base/tell.js";
 import type { CloseInfo, Transport } from "../message/transport.js";
@@ -233,16 +233,12 @@ function configOf(options: object | undefined, features: PeerOptions["use"]): Co
   return makeConfig({ ...checked, use: [...(features ?? []), ...(checked.use ?? [])] });
 }
 
-/** Of a peer whose options were checked before. */
-type Checked = Pick<Connection, "config" | "hooks">;
-
 /** Makes a peer whose options were checked before. Nothing comes in or goes out until `startPeer`. */
 export function createPeer<L extends Contract<L>, R extends Contract<R>, A = unknown>(
   transport: Transport,
   config: Config,
-  hooks: Hooks,
 ): Peer<L, R, A> {
-  return new Peer<L, R, A>(transport, undefined, { config, hooks });
+  return new Peer<L, R, A>(transport, undefined, config);
 }
 
 /** Starts the transport of a peer that `createPeer` made. */
@@ -306,13 +302,13 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    */
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, A>>> & ContractOptions<L, R>);
   /** Does not start the transport: see `createPeer`. @internal */
-  constructor(transport: Transport, options: undefined, checked: Checked);
-  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, A>>> | undefined, checked?: Checked) {
+  constructor(transport: Transport, options: undefined, config: Config);
+  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, A>>> | undefined, config?: Config) {
     super();
     aTransport(transport, "transport");
-    const { config, hooks } = checked ?? { config: configOf(options, new.target.features), hooks: {} };
-    this.#connection = new Connection(this, transport, config, hooks, replaceConnection);
-    if (checked === undefined) transport.start(this.#connection);
+    const all = config ?? configOf(options, new.target.features);
+    this.#connection = new Connection(this, transport, all, replaceConnection);
+    if (config === undefined) transport.start(this.#connection);
   }
 
   /**

@@ -39,7 +39,7 @@ export class Changes {
     if (given === undefined) throw expected("context", "the context of a handler", context);
     anyFunction(run, "run");
     const { call, connection } = given;
-    const principal = connection.hooks.principalOf?.(connection.peer);
+    const principal = connection.config.hooks.principalOf?.(connection.peer);
     if (principal === undefined) throw new TypeError("`runOnce` requires the option `principal`");
     const key = member(call.params, "key");
     // An RpcError, because the caller made the key.

@@ -75,7 +75,8 @@ export class Entrance implements GateDelegate<Socket> {
     for (const dialect of options.dialects) {
       if (dialect.subprotocol === undefined) continue;
       const isFirst = dialect === options.peer.dialect;
-      this.#configBy.set(dialect.subprotocol, isFirst ? peers.config : makeConfig({ ...options.peer, dialect }));
+      const config = isFirst ? peers.config : makeConfig({ ...options.peer, dialect }, peers.config.hooks);
+      this.#configBy.set(dialect.subprotocol, config);
     }
     this.#protocols = [...(options.link === "packed" ? [PROTOCOL] : []), ...this.#configBy.keys()];
     ({ gate: this.gate, posts: this.posts } = platform.connect(options, this));

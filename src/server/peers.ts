@@ -36,8 +36,8 @@ class NodePeer<L extends Contract<L>, R extends Contract<R>, A> extends Peer<L, 
   readonly #node: string;
   #id: string | undefined;
 
-  constructor(transport: Transport, config: Config, hooks: Hooks, node: string) {
-    super(transport, undefined, { config, hooks });
+  constructor(transport: Transport, config: Config, node: string) {
+    super(transport, undefined, config);
     this.#node = node;
   }
 
@@ -66,7 +66,6 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   readonly #server: EventEmitter<any>;
   readonly #options: CheckedOptions["fleet"];
   readonly #maxConnections: number;
-  readonly #hooks: Hooks;
   readonly #host: NodeHost;
   #isClosing = false;
   /** Whether the server has left the other nodes, because it is closed. */
@@ -82,9 +81,8 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
     this.#server = server;
     this.#options = options.fleet;
     this.#maxConnections = options.gate.limits.maxConnections;
-    this.config = makeConfig(options.peer);
+    this.config = makeConfig(options.peer, this.#makeHooks());
     this.#postConfig = { ...this.config, use: [...this.config.use, ...postFeatures] };
-    this.#hooks = this.#makeHooks();
     this.#host = this.#makeHost();
     const { engine } = options.fleet;
     if (engine !== undefined) this.node = makeNode!(engine, this.#host);
@@ -206,11 +204,10 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   }
 
   #make(transport: Transport, auth: A, config: Config): Peer<L, R, A> {
-    const hooks = this.#hooks;
     const peer =
       this.#options.engine === undefined
-        ? createPeer<L, R, A>(transport, config, hooks)
-        : new NodePeer<L, R, A>(transport, config, hooks, this.node!.id);
+        ? createPeer<L, R, A>(transport, config)
+        : new NodePeer<L, R, A>(transport, config, this.node!.id);
     setAuth(peer, auth);
     this.tally.opened(peer);
     startPeer(peer);
@@ -242,7 +239,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   }
 
   #isOwn(peer: AnyPeer): boolean {
-    return connectionOf(peer).hooks === this.#hooks;
+    return connectionOf(peer).config.hooks === this.config.hooks;
   }
 
   /** The node. A server without an engine gets one of its own. */

@@ -131,7 +131,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
     const emitter = this.#emitters.get(name);
     if (emitter === undefined) return;
     const args = reason === undefined ? [peer] : [peer, reason];
-    tell(emitter, event, args, (error) => connectionOf(peer).hooks.error?.(error, peer, undefined));
+    tell(emitter, event, args, (error) => connectionOf(peer).config.hooks.error?.(error, peer, undefined));
     this.#deleteUnheard(name, emitter);
   }
 
