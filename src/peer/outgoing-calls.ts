@@ -3,7 +3,6 @@
  * `#take`, at a response, a timeout, an abort or the end of the connection: the first takes it, and the others find nothing. A call that
  * cannot be encoded is not registered, and rejects in `request`.
  */
-import { CallTable } from "./call-table.js";
 import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "../message/codec.js";
 import type { AnyAround } from "../contract/checks.js";
 import type { Connection, End } from "./connection.js";
@@ -14,7 +13,7 @@ import { ConnectionLostError, failed, receivedError, RpcError, TooLargeError } f
 import type { Slot } from "./incoming-call.js";
 import { brokenResponse, isLoneId, type ErrorMessage, type Kind, type Unchecked } from "../message/message.js";
 import type { Sink } from "./flow.js";
-import { callsOf, OptionalCancel, OutgoingCall, settingsOf } from "./outgoing-call.js";
+import { callsOf, CallTable, OptionalCancel, OutgoingCall, settingsOf } from "./outgoing-call.js";
 import { observed, promised } from "../base/promises.js";
 import { onAbort } from "../base/tell.js";
 import type { SendHandle } from "../message/transport.js";
