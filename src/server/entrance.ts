@@ -101,6 +101,11 @@ export class Entrance implements GateDelegate<Socket> {
     return this.#options.gate.authenticate !== undefined && this.#offers(request, AUTH_OFFER);
   }
 
+  /** Whether a client has not sent its `auth` yet. Any other client of a server that authenticates has an admission. */
+  #owesAuth(admission: Admission | undefined): boolean {
+    return admission === undefined && this.#options.gate.authenticate !== undefined;
+  }
+
   /** Returns true if a client makes an offer beside `reciproc.v1`, and gets `reciproc.v1`. */
   #offers(request: IncomingMessage, offer: string): boolean {
     // Most clients make none. Then nothing is split.
@@ -118,7 +123,7 @@ export class Entrance implements GateDelegate<Socket> {
 
   /** As `claimSlot` of the peers, unless the client sends its `auth` first, or offers to resume a session and may need no slot. */
   claimSlotUnlessLater(request: IncomingMessage, admission: Admission | undefined): Refusal | undefined {
-    const isLater = (admission === undefined && this.authenticatesLater(request)) || this.#offersResume(request);
+    const isLater = this.#owesAuth(admission) || this.#offersResume(request);
     return isLater ? undefined : this.peers.claimSlot(admission);
   }
 
@@ -136,7 +141,7 @@ export class Entrance implements GateDelegate<Socket> {
   ): void {
     const { heartbeat } = this.#options;
     if (heartbeat !== undefined) socket.watch?.(heartbeat);
-    const takesAuth = this.authenticatesLater(request);
+    const takesAuth = this.#owesAuth(admission);
     const client = { socket, request, connection, takesAuth, admission };
     if (takesAuth) this.#await(new AuthArrival(this, client));
     else this.open(client, protocol);
