@@ -278,7 +278,8 @@ export class ServedStream {
 
   /** Whether values wait until the connection has room for them. */
   get #isFull(): boolean {
-    return this.#queued.length > 0 && !this.#connection.flow.hasRoom;
+    const { flow, config } = this.#connection;
+    return this.#queued.length > 0 && (flow.isDown || flow.unsentBytes > config.marks.room);
   }
 
   /** Returns the JSON of the stream as a whole result, with the queued values if the connection has room for them. */

@@ -106,11 +106,6 @@ export class Flow implements Sink {
     return this.state === "down";
   }
 
-  /** Whether data that can wait, such as values of streams, may be sent now. */
-  get hasRoom(): boolean {
-    return !this.isDown && this.unsentBytes <= this.connection.config.marks.room;
-  }
-
   /** Bytes that wait for the reader. Without a socket, queued messages do not count, because no slow reader causes them. */
   get unsentBytes(): number {
     const { unsentBytes = 0 } = this.connection.transport;
