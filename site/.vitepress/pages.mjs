@@ -22,6 +22,7 @@ export const groups = {
     Frameworks: "guides/frameworks",
     Testing: "guides/testing",
     "Own features": "guides/feature",
+    "Own transports": "guides/transport",
   },
   Operate: {
     Deployment: "guides/deployment",
