@@ -145,21 +145,16 @@ class Buckets {
 }
 
 /** The times of principals. The one that called last is at the end. */
-class PrincipalTimes implements Times {
-  readonly #times = new Map<unknown, number>();
-
-  get(key: unknown): number | undefined {
-    return this.#times.get(key);
-  }
-
-  set(key: unknown, fullAt: number): void {
-    this.#times.delete(key);
-    this.#times.set(key, fullAt);
+class PrincipalTimes extends Map<unknown, number> {
+  override set(key: unknown, fullAt: number): this {
+    this.delete(key);
+    super.set(key, fullAt);
     const now = performance.now();
-    for (const [first, firstFullAt] of this.#times) {
-      if (firstFullAt > now && this.#times.size <= MOST_PRINCIPALS) return;
-      this.#times.delete(first);
+    for (const [first, firstFullAt] of this) {
+      if (firstFullAt > now && this.size <= MOST_PRINCIPALS) break;
+      this.delete(first);
     }
+    return this;
   }
 }
 
