@@ -6,6 +6,7 @@ import type { CallOptions } from "../contract/contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import {
   ConnectionLostError,
+  expected,
   ProtocolError,
   mistake,
   receivedError,
@@ -25,6 +26,8 @@ import { notificationIn, parsed } from "../topics/publication.js";
 import type { PeerCalls } from "../topics/remote.js";
 import { FIRST_MS } from "./repeats.js";
 
+/** The rule of `timeoutMs`, which completes "Expected .. to be ..". */
+const TIMEOUT_RULE = "finite, because the broker may lose the answer of a peer of another node";
 /** The part of a timeout that the node of the peer gets, so that its verdict can arrive in time. */
 const SHARE = 0.95;
 /** How long `close` of a peer elsewhere may take. A peer closes within 5 s. */
@@ -56,11 +59,13 @@ export class Calls implements PeerCalls {
 
   async request(id: string, method: string, params: unknown, options: CallOptions = {}): Promise<unknown> {
     const node = this.#node;
+    const settings = settingsOf(options, node.host.settings);
+    // Also for a peer of this node, so that it does not depend on the node of the peer.
+    if (settings.timeoutMs === Infinity) throw expected("timeoutMs", TIMEOUT_RULE, Infinity);
     const to = node.addressOf(id);
     if (to.node === node.id) return node.own.request(id, method, params, options);
-    const settings = settingsOf(options, node.host.settings);
     const flags = `${settings.onProgress === undefined ? "" : "p"}${settings.resetTimeoutOnProgress ? "r" : ""}`;
-    const timeoutMs = settings.timeoutMs === Infinity ? 0 : Math.max(1, Math.floor(settings.timeoutMs * SHARE));
+    const timeoutMs = Math.max(1, Math.floor(settings.timeoutMs * SHARE));
     const body = plainText(encodeNotification(method, params as object));
     return this.#call(to.node, method, settings, Kind.Call, [to.localId, timeoutMs, flags], body);
   }
@@ -115,11 +120,8 @@ export class Calls implements PeerCalls {
       broker.run(size, settings.timeoutMs, send).then(
         (count) => {
           // Otherwise the call settles by its answer, its timeout, or the silence of the node.
-          const { undercounts = false } = broker.facts!;
-          if (count === 0 && (!undercounts || settings.timeoutMs === Infinity))
-            this.#settle(number)?.reject(
-              new ConnectionLostError(method, undercounts ? "unknown" : "not-sent", NO_NODE),
-            );
+          if (count === 0 && broker.facts!.undercounts !== true)
+            this.#settle(number)?.reject(new ConnectionLostError(method, "not-sent", NO_NODE));
         },
         (error: unknown) => {
           if (!(error instanceof EngineError)) this.#settle(number)?.reject(error);
@@ -169,10 +171,10 @@ export class Calls implements PeerCalls {
     return call;
   }
 
-  /** Rejects the calls to a node that has ended, or that had given this one up: then its answers may be lost, and only a timeout would come. */
-  lost(node: NodeName, hasEnded = true): void {
+  /** Rejects the calls to a node that has ended. */
+  lost(node: NodeName): void {
     for (const call of this.#calls.values()) {
-      if (call.node !== node || !call.isWritten || !(hasEnded || call.settings.timeoutMs === Infinity)) continue;
+      if (call.node !== node || !call.isWritten) continue;
       this.#settle(call.number)?.reject(new ConnectionLostError(call.method, "unknown", NO_NODE));
     }
   }
@@ -217,10 +219,10 @@ export class Calls implements PeerCalls {
   #serve(number: number, from: NodeName, localId: string, timeoutMs: number, flags: string, body: string): void {
     const message = notificationIn(body);
     const key = `${from}/${number}`;
-    if (message === undefined || this.#running.has(key)) return void this.#node.counts.foreign++;
+    const isTimed = timeoutMs > 0 && timeoutMs < Infinity;
+    if (message === undefined || !isTimed || this.#running.has(key)) return void this.#node.counts.foreign++;
     const controller = new AbortController();
     const { broker, id } = this.#node;
-    const answerMs = timeoutMs > 0 ? timeoutMs / SHARE : Infinity;
     let startedAt = performance.now();
     const onProgress = (value: unknown): void => {
       if (flags.includes("r")) startedAt = performance.now();
@@ -229,14 +231,14 @@ export class Calls implements PeerCalls {
     const request = (peer: AnyPeer): Promise<unknown> => {
       this.#running.set(key, controller);
       const settled = connectionOf(peer).outgoing.request(message.method, message.params, {
-        timeoutMs: timeoutMs > 0 ? timeoutMs : Infinity,
+        timeoutMs,
         signal: controller.signal,
         ...(flags.includes("p") && { onProgress }),
         resetTimeoutOnProgress: flags.includes("r"),
       });
       return settled.finally(() => this.#running.delete(key));
     };
-    const leftMs = (): number => Math.max(answerMs - (performance.now() - startedAt), FIRST_MS);
+    const leftMs = (): number => Math.max(timeoutMs / SHARE - (performance.now() - startedAt), FIRST_MS);
     void this.#answerWith(number, from, localId, leftMs, request);
   }
 
@@ -259,9 +261,9 @@ export class Calls implements PeerCalls {
     this.#answer(from, number, verdict, forMs());
   }
 
-  /** Sends an answer, again until a node receives it or `forMs` have passed; if they are `Infinity`, while the caller's node lives. */
+  /** Sends an answer, again until a node receives it or `forMs` have passed. */
   #answer(to: NodeName, number: number, [verdict, outcome, body]: Verdict, forMs: number): void {
-    const { broker, id: node, answers, nodes } = this.#node;
+    const { broker, id: node, answers } = this.#node;
     // A question may come before `open` resolves.
     const { maxFrameBytes = Infinity } = broker.facts ?? {};
     let frame = frameOf(Kind.Answer, [number, node, verdict, outcome], body);
@@ -275,7 +277,7 @@ export class Calls implements PeerCalls {
       `n:${to}`,
       () => frame,
       forMs,
-      (count = 1) => count > 0 || (forMs === Infinity && !nodes.live.has(to)),
+      (count = 1) => count > 0,
     );
   }
 

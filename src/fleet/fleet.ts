@@ -51,10 +51,7 @@ export class Fleet implements ServerNode {
         if (wasLive) this.topics.lost(node);
         this.calls.lost(node);
       },
-      forgotten: (node) => {
-        this.topics.repeatAll();
-        this.calls.lost(node, false);
-      },
+      forgotten: () => this.topics.repeatAll(),
     });
     this.calls = new Calls(this.#node);
     this.principals = new Principals(this.#node);

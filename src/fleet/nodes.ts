@@ -26,7 +26,7 @@ export interface NodesOutput {
   /** A node has ended, or was silent for its lease. `wasLive`: false if it has never given a sign, and was only called. */
   lost(node: NodeName, wasLive: boolean): void;
   /** Another node had given this one up, and has forgotten its members. */
-  forgotten(node: NodeName): void;
+  forgotten(): void;
 }
 
 interface Sign {
@@ -110,7 +110,7 @@ export class LiveNodes {
     if (!isNodeName(from) || !(leaseMs > 0 && leaseMs < Infinity)) return false;
     if (from === this.#node) this.#cameBack(Number(number), now);
     else if (note === "bye") this.#end(from, "closed");
-    else if (this.noteSign(from, now, leaseMs) && note === "again") this.#output.forgotten(from);
+    else if (this.noteSign(from, now, leaseMs) && note === "again") this.#output.forgotten();
     return true;
   }
 

@@ -23,7 +23,8 @@ export interface RemotePeer<R extends Contract<R> = any> {
    * Rejects as `peer.request` does, with a true `outcome`. `ConnectionLostError` with `"not-sent"`: there was no connection to the
    * broker, its node does not live, or has no such peer. With `"unknown"`: the peer was lost, or its node was given up, before
    * it answered. `TimeoutError`: no answer came in time. The node of the peer gets 95 % of `timeoutMs`, so that its own verdict can
-   * arrive. When `signal` aborts, the call is cancelled there. `retry` has no effect.
+   * arrive. When `signal` aborts, the call is cancelled there. `retry` has no effect. On a server with an engine, rejects with a
+   * `TypeError` if `timeoutMs` is `Infinity`: the broker may lose the answer.
    */
   request<K extends keyof R & string>(method: K, ...args: CallArgs<R[K]>): Promise<Result<R[K]>>;
   /** Notifies the peer, at most once. Throws a `TypeError` for params without a JSON form, and for options: it takes none. */

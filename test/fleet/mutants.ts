@@ -215,7 +215,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "a call whose answer is lost does not settle": {
     rule: "C1",
-    misuse: "calls without a timeout",
+    misuse: "calls with a timeout of a day",
     engine: () => ({ host: losing("1a", 5) }),
   },
   "a call that was sent is reported as not sent": {

@@ -67,7 +67,7 @@ export type Fault<L extends Link> = (world: World<L>, one: FleetNode<L>) => Prom
 
 /** How the application of a node or of a client is wrong. */
 export type Misuse =
-  | "calls without a timeout"
+  | "calls with a timeout of a day"
   | "watches twice"
   | "replays after live messages"
   | "a client moves `since` before its join is answered";
@@ -428,7 +428,7 @@ export class World<L extends Link> {
     this.oracle.calls.push(call);
     let dueAt = Infinity;
     void after(TIMEOUT_MS).then(() => (dueAt = now()));
-    const timeoutMs = this.misuse === "calls without a timeout" ? Infinity : TIMEOUT_MS;
+    const timeoutMs = this.misuse === "calls with a timeout of a day" ? 86_400_000 : TIMEOUT_MS;
     try {
       call.result = await peer.request(method, { n }, { timeoutMs });
       call.state = "result";
