@@ -76,8 +76,11 @@ const MAX_LOGS_BYTES = 128 * 2 ** 20;
 const KEY_MS = 120_000;
 /** How long the position of a log is kept after its entries. A node that missed nothing of a quiet log learns so for that time. */
 const DAY_MS = 86_400_000;
-/** How many logs are kept that have no entry yet. Beyond, the one that was read first is forgotten. */
-const MAX_BEGUN = 100_000;
+/**
+ * How many positions are kept of logs that have entries, and of those that have none yet, and how many keys. Beyond, the first one is
+ * forgotten. A log without a position begins anew, which is a gap. A publication is repeated if its key is forgotten.
+ */
+const MAX_KEPT = 100_000;
 
 /** The position of a log. */
 interface Top extends Kept {
@@ -106,6 +109,8 @@ export class MemoryLogs {
       return { position: earlier.position, isNew: false };
     const position = { epoch: log?.epoch ?? newEpoch(), offset: (log?.top ?? 0) + 1 };
     const { epoch, offset: top } = position;
+    // Those of an earlier log, whose position was forgotten.
+    if (top === 1) this.#entries.drop(topic);
     this.#entries.append(topic, top, body, rule);
     this.#begun.delete(topic);
     keep(this.#tops, topic, { epoch, top, expiresAt: now + rule.ttlMs + DAY_MS }, now);
@@ -121,11 +126,9 @@ export class MemoryLogs {
       top: 0,
     };
     // A log without entries is kept from the last read on.
-    if (begin !== undefined && top === 0) {
+    if (begin !== undefined && top === 0)
       keep(this.#begun, topic, { epoch, top, expiresAt: now + begin.ttlMs + DAY_MS }, now);
-      if (this.#begun.size > MAX_BEGUN) this.#begun.delete(this.#begun.keys().next().value!);
-    }
-    return { epoch, top, entries: this.#entries.read(topic, after, page) };
+    return { epoch, top, entries: top === 0 ? [] : this.#entries.read(topic, after, page) };
   }
 
   #topOf(topic: string, now: number): Top | undefined {
@@ -138,13 +141,16 @@ function unexpired<T extends Kept>(map: ReadonlyMap<string, T>, name: string, no
   return kept !== undefined && kept.expiresAt > now ? kept : undefined;
 }
 
-/** Puts a value at the end of a map. Forgets the first values if they have expired: each call adds at most one, so two suffice. */
+/**
+ * Puts a value at the end of a map. Forgets the first values if they have expired or are too many: each call adds at most one, so two
+ * suffice.
+ */
 function keep<T extends Kept>(map: Map<string, T>, name: string, value: T, now: number): void {
   map.delete(name);
   map.set(name, value);
   let left = 2;
   for (const [first, { expiresAt }] of map) {
-    if (expiresAt > now || left-- === 0) return;
+    if ((expiresAt > now && map.size <= MAX_KEPT) || left-- === 0) return;
     map.delete(first);
   }
 }

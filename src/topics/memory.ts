@@ -17,6 +17,7 @@ import { MemoryLogs } from "./entries.js";
  * end with the process. Frames are received in later microtasks, in one order for all nodes. Nothing is lost, and there are no
  * timers: the entries of a log that is not used after its `ttlMs` are forgotten at a later publication, and its position a day after
  * that. All logs together have at most 128 MiB. Beyond that, the entries of the log that was not published to for longest are forgotten.
+ * There are at most 100,000 logs with an entry, as many without one, and as many keys. Beyond that, the oldest one is forgotten.
  */
 export function memory(): Engine {
   const broker = new MemoryBroker();

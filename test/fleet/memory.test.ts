@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import { describe, expect, it } from "vitest";
-import { memory, type EngineLog } from "../../src/node.js";
+import { memory, type EngineLog, type Position } from "../../src/node.js";
 import { describeEngine } from "../../src/testing/engine.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { page } from "../engines/kit.js";
@@ -57,6 +57,25 @@ it("memory() keeps 100,000 logs without an entry: the one that was read first is
   await log.append("a", "1", rule, undefined);
   for (let i = 2; i <= 100_000; i++) await epoch(String(i), rule);
   expect([await epoch("a"), await epoch("0"), await epoch("1")]).toEqual([begun[0], "", begun[2]]);
+});
+
+it("memory() keeps 100,000 positions and as many keys: a log whose position is forgotten begins anew, without the entries that it had", async () => {
+  const log = await openLog();
+  const append = (topic: string, key?: string): Promise<Position> =>
+    log.append(topic, "1", { length: 10, bytes: 100, ttlMs: 60_000 }, key);
+  const [first, second, third] = [await append("a"), await append("b", "key"), await append("b", "other")];
+  for (let i = 2; i < 100_000; i++) await append(String(i), "key");
+  expect([await append("a"), await append("b", "key"), await append("b")]).toEqual([
+    { ...first, offset: 2 },
+    second,
+    { ...third, offset: 3 },
+  ]);
+  // One position and one key too many.
+  await append("c", "key");
+  expect([await append("b", "other"), await append("b", "key")]).toEqual([third, { ...third, offset: 4 }]);
+  expect(await log.read("2", 0, page(10))).toEqual({ epoch: "", top: 0, entries: [] });
+  expect(await append("2")).toMatchObject({ offset: 1 });
+  expect(await log.read("2", 0, page(10))).toMatchObject({ top: 1, entries: [[1, "1"]] });
 });
 
 it("memory() keeps 128 MiB of all logs together: the entries of the one that was not published to for longest are forgotten", async () => {
