@@ -46,7 +46,7 @@ const NUMBER = "Reciproc-Number";
 const BYTES = "Reciproc-Bytes";
 /** A message that others always overtake is refused at last. */
 const MOST_TRIES = 200;
-/** How many last messages are remembered. */
+/** Of how many topics something is remembered: those that were last in use. */
 const MAX_REMEMBERED = 10_000;
 /** So many entries that are not needed may be read before the first one that is. */
 const MOST_IN_VAIN = 8;
@@ -103,9 +103,11 @@ export function readKept(message: Msg, names: Names): { frame: string; placed: P
   return { frame, placed: { ...head, seq: Number(headers!.get("Nats-Sequence")) } };
 }
 
+/** Forgets the topic that was remembered first. */
 function remember<T>(places: Map<string, T>, topic: string, placed: T): void {
-  if (places.size >= MAX_REMEMBERED) places.clear();
+  places.delete(topic);
   places.set(topic, placed);
+  if (places.size > MAX_REMEMBERED) places.delete(places.keys().next().value!);
 }
 
 export class NatsLog implements EngineLog {
@@ -163,7 +165,8 @@ export class NatsLog implements EngineLog {
 
   /**
    * Removes what a log has beyond its bytes, some entries at once. Only after entries that this node has appended, because only of those it
-   * knows the sequence. So the log may have twice its bytes after the node that published before has ended.
+   * knows the sequence. So the log may have twice its bytes after the node that published before has ended, or has published to too many
+   * other topics.
    */
   #shorten(topic: string, most: number, last: Placed, bytes: number): void {
     const before = this.#marks.get(topic) ?? [];

@@ -103,6 +103,21 @@ describe("the logs of the engine nats", () => {
     expect([offset, epoch === quiet.epoch]).toEqual([1, false]);
   });
 
+  it("have the bytes of their rule also if their node publishes to 10,000 other topics meanwhile", async () => {
+    const node = await TestNode.open(rigOf().engine());
+    const rule = { length: 100, bytes: 8 * KIB, ttlMs: 60_000 };
+    const publish = (): Promise<unknown> => node.append("x".repeat(KIB), undefined, rule);
+    for (let i = 0; i < 8; i++) await publish();
+    for (const half of ["a", "b"]) {
+      const others = Array.from({ length: 5_000 }, (_, i) =>
+        node.connection.log!.append(`${half}${i}`, "", rule, undefined),
+      );
+      await Promise.all(others);
+      await publish();
+    }
+    await vi.waitFor(async () => expect((await node.read()).entries[0]).toEqual([3, "x".repeat(KIB)]));
+  });
+
   it("are read in pages, for each of which little more is sent than it has", async () => {
     const rig = rigOf();
     const writer = await TestNode.open(rig.engine(), "writer");
