@@ -19,7 +19,10 @@ import { shuffled } from "./reconnecting.js";
 import { refuseOptions } from "../topics/remote.js";
 import { FleetTopics } from "./topics.js";
 
-/** Another node gets the report of a session for so long, while it lives and has not received it. A session without a socket seldom lasts longer. */
+/**
+ * Another node gets the report of a session for so long, each time that it is heard and has not received it. A session without a socket
+ * seldom lasts longer.
+ */
 const SESSION_OVER_MS = 60_000;
 
 /** One node of a fleet. */
@@ -157,8 +160,14 @@ export class Fleet implements ServerNode {
     if (!isNodeName(node) || node === this.id) return undefined;
     const frame = frameOf(Kind.SessionOver, [this.id, hash, principal === undefined ? "" : "p", principal ?? ""]);
     const { nodes, reports } = this.#node;
-    const isReceived = (count = 1): boolean => count > 0 || !nodes.live.has(node);
-    return () => void reports.send(`n:${node}`, () => frame, SESSION_OVER_MS, isReceived);
+    let checkedAt = -Infinity;
+    const isReceived = (count = 1): boolean => {
+      checkedAt = performance.now();
+      return count > 0 || !nodes.live.has(node);
+    };
+    // A node that has died is not heard again, and gets one frame.
+    const isDue = (): boolean => nodes.heardAt(node) >= checkedAt;
+    return () => void reports.send(`n:${node}`, () => frame, SESSION_OVER_MS, isReceived, isDue);
   }
 
   stats(): EngineStats {

@@ -65,6 +65,11 @@ export class LiveNodes {
     return this.#live;
   }
 
+  /** Returns when a node gave its last sign; `-Infinity` for one that does not live. */
+  heardAt(node: NodeName): number {
+    return this.#signs.get(node)?.at ?? -Infinity;
+  }
+
   /** Returns true if a node that lives, or this one, has missed a beat: it may be cut off. */
   isBeatMissing(now: number): boolean {
     const own = { at: this.#echoedAt, leaseMs: this.#leaseMs };

@@ -35,22 +35,24 @@ export class Repeats {
 
   /**
    * Sends a frame at once, and repeats it for `forMs` until `isReceived` returns true for the number of nodes that have received it:
-   * `undefined` from a broker that has taken it and counts none. Never rejects.
+   * `undefined` from a broker that has taken it and counts none, and 0 each time that `isDue` returns false and the frame is not sent. Never
+   * rejects.
    */
   async send(
     channel: Channel,
     frameNow: () => string,
     forMs: number,
     isReceived: (count?: number) => boolean,
+    isDue = (): boolean => true,
   ): Promise<void> {
     const broker = this.#broker;
     const until = performance.now() + forMs;
     for (let delayMs = FIRST_MS; ; delayMs = Math.min(delayMs * 2, LAST_MS)) {
       const frame = frameNow();
-      const sending = broker.now(() => broker.connection.send(channel, frame), utf8Bytes(frame));
+      const send = (): Promise<number | undefined> => broker.connection.send(channel, frame);
       // A frame that may have been received is sent again too.
-      const count = await sending.catch(() => 0);
-      if (this.#isStopped || isReceived(count) || performance.now() + delayMs > until) return;
+      const isEnded = isDue() ? await broker.now(send, utf8Bytes(frame)).then(isReceived, () => false) : isReceived(0);
+      if (this.#isStopped || isEnded || performance.now() + delayMs > until) return;
       if (!(await this.#wait(delayMs, frame.length))) return;
     }
   }

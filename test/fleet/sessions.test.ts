@@ -236,7 +236,15 @@ describe("the report of a node", () => {
   });
 
   it.each<[when: string, change: (link: FaultyLink, first: Node) => unknown, counts: number[]]>([
-    ["the node has not received it", (link) => void (link.counted = () => 0), [5, 24, 24]],
+    ["the node has not received it: each time that it is heard", (link) => void (link.counted = () => 0), [1, 19, 19]],
+    [
+      "the node has not received it: once if it is not heard any more",
+      (link, first) => {
+        link.counted = () => 0;
+        link.engine.unheard.add(first.server.nodes.id);
+      },
+      [1, 1, 1],
+    ],
     ["it may be lost", (link) => link.fails("send", { times: Infinity, when: "after" }), [5, 24, 24]],
     ["the node may lack it: once if it has it", (link) => void (link.counted = () => 1), [1, 1, 1]],
     [
