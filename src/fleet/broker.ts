@@ -4,6 +4,7 @@
  */
 import { utf8Bytes } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import { List, unlink, type Linked } from "../base/list.js";
 import {
   EngineError,
   type Channel,
@@ -23,6 +24,8 @@ const MAX_WAITING_BYTES = 4 * 2 ** 20;
 const COMMAND_TIMEOUT_MS = 5_000;
 /** Frames of bulk work that are written and not answered: the others wait, so that all else keeps its room. */
 const MAX_BULK = 128;
+/** Subscriptions that run at once, reads of logs, and first questions: more wait. */
+const MOST_AT_ONCE = 32;
 /** How long a subscription is kept that is not wanted any more, because its topic may get a member again. */
 const LINGER_MS = 5_000;
 /** How long a wanted subscription waits after it has failed, if the connection is up. */
@@ -72,6 +75,24 @@ interface Subscription {
   subscribing: Promise<void> | undefined;
 }
 
+/** Runs some operations at once. Further ones wait. */
+export class Limit {
+  #running = 0;
+  readonly #waiting = new List<Linked & { readonly begin: () => void }>();
+
+  async run<T>(operation: () => Promise<T>): Promise<T> {
+    if (this.#running >= MOST_AT_ONCE) await new Promise<void>((begin) => this.#waiting.add({ begin }));
+    else this.#running++;
+    try {
+      return await operation();
+    } finally {
+      const next = this.#waiting.first;
+      if (next === undefined) this.#running--;
+      else if (unlink(next)) next.begin();
+    }
+  }
+}
+
 /** The connection of one node to its broker. */
 export class Broker {
   readonly connection: EngineConnection;
@@ -90,6 +111,7 @@ export class Broker {
   readonly #waiting = new Map<() => Promise<unknown>, Command<any>>();
   #waitingBytes = 0;
   readonly #subscriptions = new Map<Channel, Subscription>();
+  readonly #subscribing = new Limit();
   /** Bulk work, by key. Each source sends a frame, and then the next one. */
   readonly #bulk = new Map<string, Iterator<Sending>>();
   /** Where the next frame comes from. What is before was sent or put at the end, so that no source is looked at twice. */
@@ -162,12 +184,19 @@ export class Broker {
       if (!isVital) this.counts.dropped++;
       return;
     }
+    void this.#send(channel, frame, bytes);
+  }
+
+  /** Resolves when the frame is answered, or may be lost. */
+  async #send(channel: Channel, frame: string, bytes: number): Promise<void> {
     this.counts.sent++;
     const answered = this.#count(bytes);
-    this.connection.send(channel, frame).then(answered, () => {
-      answered();
+    try {
+      await this.connection.send(channel, frame);
+    } catch {
       this.counts.dropped++;
-    });
+    }
+    answered();
   }
 
   /**
@@ -191,15 +220,10 @@ export class Broker {
       if (done === true) continue;
       this.#bulk.set(key, frames);
       this.#unansweredBulk++;
-      this.counts.sent++;
-      const settled = (): void => {
+      const [channel, frame] = value;
+      void this.#send(channel, frame, utf8Bytes(frame)).then(() => {
         this.#unansweredBulk--;
         this.#sendBulk();
-      };
-      const [channel, frame] = value;
-      this.connection.send(channel, frame).then(settled, () => {
-        this.counts.dropped++;
-        settled();
       });
     }
   }
@@ -372,8 +396,8 @@ export class Broker {
   }
 
   #subscribe(subscription: Subscription): Promise<void> {
-    return (subscription.subscribing ??= this.connection
-      .subscribe(subscription.channel)
+    return (subscription.subscribing ??= this.#subscribing
+      .run(() => this.connection.subscribe(subscription.channel))
       .then(() => void (subscription.isSubscribed = true))
       .catch((error: unknown) => {
         this.#failed(subscription, error);

@@ -1,9 +1,8 @@
 /** What the modules of one node share: its name, its broker, the nodes that live, its peers, its counts and its server. */
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
-import { List, unlink, type Linked } from "../base/list.js";
 import { nanoid } from "../base/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
-import { Broker, type BrokerEvents } from "./broker.js";
+import { Broker, Limit, type BrokerEvents } from "./broker.js";
 import { EngineError, type Engine, type LogPage, type LogPart, type LogRule, type NodeName } from "../topics/engine.js";
 import { channelOf, isNodeName } from "./frames.js";
 import type { NodeHost } from "../topics/host.js";
@@ -24,28 +23,8 @@ export type NodeEvents = BrokerEvents & Omit<NodesOutput, "send">;
 
 /** 72 random bits. */
 const NODE_LENGTH = 12;
-/** Reads of logs that run at once, and first questions: more wait. */
-const MOST_AT_ONCE = 32;
 /** After two pages that are later than that, and a second after each, a node that was paused has a gap within 10 s. */
 const READ_TIMEOUT_MS = 3_000;
-
-/** Runs some operations at once. Further ones wait. */
-class Limit {
-  #running = 0;
-  readonly #waiting = new List<Linked & { readonly begin: () => void }>();
-
-  async run<T>(operation: () => Promise<T>): Promise<T> {
-    if (this.#running >= MOST_AT_ONCE) await new Promise<void>((begin) => this.#waiting.add({ begin }));
-    else this.#running++;
-    try {
-      return await operation();
-    } finally {
-      const next = this.#waiting.first;
-      if (next === undefined) this.#running--;
-      else if (unlink(next)) next.begin();
-    }
-  }
-}
 
 /** One node. */
 export class FleetNode {

@@ -1,6 +1,6 @@
 /** Topics of several nodes, and of a server without an engine. */
 import { describe, expect, it } from "vitest";
-import { bytes, bytesOf, ErrorCode, type AnyPeer } from "../../src/node.js";
+import { bytes, bytesOf, EngineError, ErrorCode, type AnyPeer } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
@@ -195,6 +195,25 @@ describe("a subscription", () => {
     await pass(1_100);
     b.server.topic("other").notify("end");
     expect(await ann.until(1)).toEqual([END]);
+  });
+
+  it("is one of 32 that are asked for at once, also if all are refused and tried again, and questions are counted", async () => {
+    const [{ links }, a, , ann] = await room({ topics: () => ({ members: true }) });
+    const [link] = links;
+    const before = link!.count("subscribe");
+    const refusal = link!.blocks("subscribe");
+    for (let i = 0; i < 49; i++) a.server.topic(`room${i}`).add(ann.peer);
+    expect(link!.count("subscribe") - before).toBe(32);
+    refusal.reject(new EngineError("faulty: refused", "not-sent"));
+    await turn();
+    const answer = link!.blocks("subscribe");
+    await pass(1_100);
+    expect(link!.count("subscribe") - before).toBe(49 + 32);
+    answer.resolve();
+    await expectSoon(() => link!.count("subscribe") - before, 2 * 49);
+    link!.blocks("send");
+    link!.host.resubscribed(["t:room"]);
+    expect(a.server.stats().engine!.pendingBytes).toBeGreaterThan(0);
   });
 
   it("is counted each time that it fails, and reported as `error` once, when it fails again", async () => {
