@@ -138,6 +138,11 @@ export class Broker {
     return this.#state === "up";
   }
 
+  /** The longest frame, in bytes of UTF-8. A frame of another node may come before `open` resolves: then it is `Infinity`. */
+  get maxFrameBytes(): number {
+    return this.facts?.maxFrameBytes ?? Infinity;
+  }
+
   /** Bytes of the frames and entries that are written and not answered, or wait for the connection. */
   get pendingBytes(): number {
     return this.#unansweredBytes + this.#waitingBytes;
@@ -179,7 +184,7 @@ export class Broker {
   /** Sends a frame at most once. Drops it if the connection is down, or if too much is unanswered and the frame is not vital. */
   send(channel: Channel, frame: string, isVital = false): void {
     const bytes = utf8Bytes(frame);
-    if (!this.isUp || (!isVital && !this.#hasRoom(bytes)) || bytes > this.facts!.maxFrameBytes) {
+    if (!this.isUp || (!isVital && !this.#hasRoom(bytes)) || bytes > this.maxFrameBytes) {
       // A beat is not missed: another one follows when the connection is up.
       if (!isVital) this.counts.dropped++;
       return;

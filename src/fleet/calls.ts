@@ -109,7 +109,7 @@ export class Calls implements PeerCalls {
       this.#watch(call);
       const size = utf8Bytes(frame);
       const send = async (): Promise<number | undefined> => {
-        const { maxFrameBytes } = broker.facts!;
+        const { maxFrameBytes } = broker;
         if (size > maxFrameBytes) throw new TooLargeError(method, size, maxFrameBytes);
         if (!nodes.expects(node, performance.now())) throw new ConnectionLostError(method, "not-sent", NO_NODE);
         call.isWritten = true;
@@ -264,8 +264,7 @@ export class Calls implements PeerCalls {
   /** Sends an answer, again until a node receives it or `forMs` have passed. */
   #answer(to: NodeName, number: number, [verdict, outcome, body]: Verdict, forMs: number): void {
     const { broker, id: node, answers } = this.#node;
-    // A question may come before `open` resolves.
-    const { maxFrameBytes = Infinity } = broker.facts ?? {};
+    const { maxFrameBytes } = broker;
     let frame = frameOf(Kind.Answer, [number, node, verdict, outcome], body);
     const size = utf8Bytes(frame);
     if (size > maxFrameBytes) {

@@ -203,8 +203,7 @@ export class Fleet implements ServerNode {
     const { broker, counts, isClosed } = this.#node;
     if (isClosed) return;
     counts.received++;
-    const { maxFrameBytes = Infinity } = broker.facts ?? {};
-    const frame = text.length <= maxFrameBytes ? readFrame(text) : undefined;
+    const frame = text.length <= broker.maxFrameBytes ? readFrame(text) : undefined;
     const isTopic = channel.startsWith("t:");
     const isKnown =
       frame !== undefined && (isTopic ? this.topics.received(channel.slice(2), frame) : this.#ofNode(frame));

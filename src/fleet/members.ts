@@ -12,8 +12,13 @@ const MAX_AHEAD = 1_000;
 /** How long an answer may take until the question is repeated: twice as long each time, because the other node may have much to answer. */
 const REPEAT_MS = 1_000;
 const LONGEST_REPEAT_MS = 16_000;
-/** The length of one part of an answer, in UTF-16 code units. One member may be longer. */
+/**
+ * The length of one part of an answer, in UTF-16 code units, which have at most 3 bytes each as JSON. One member may be longer: it has at most
+ * 8 KiB. And the longest head.
+ */
 const PART_LENGTH = 16_384;
+const UNIT_BYTES = 3;
+const HEAD_BYTES = 4_096;
 
 /** Takes what the state machine decides. */
 export interface MembersOutput {
@@ -21,6 +26,8 @@ export interface MembersOutput {
   send(channel: Channel, frame: string): void;
   /** Sends questions and answers, paced. A source replaces the one with the same key. */
   later(key: string, frames: Iterator<Sending>): void;
+  /** Returns the longest frame, in bytes of UTF-8. */
+  maxFrameBytes(): number;
   /** A node has given a sign. Returns false if the node has closed: then the sign is an old one. */
   noteSign(node: NodeName): boolean;
   /** A member joined, changed its `as` or left. `as`: JSON. */
@@ -260,11 +267,14 @@ export class Members {
     }
     // A copy: all parts are of one moment.
     const members = [...(own?.members ?? [])];
+    const most = Math.min(PART_LENGTH, (this.#output.maxFrameBytes() - HEAD_BYTES) / UNIT_BYTES);
     let [at, part] = [0, 0];
     do {
       const from = at;
-      for (let length = 0; at < members.length && length < PART_LENGTH; at++)
+      for (let length = 0; at < members.length; at++) {
         length += members[at]![0].length + members[at]![1].length;
+        if (at > from && length > most) break;
+      }
       yield frame(part++, at === members.length, JSON.stringify(members.slice(from, at)));
     } while (at < members.length);
   }

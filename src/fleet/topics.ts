@@ -80,6 +80,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     this.#members = new Members(node.id, {
       send: (channel, frame) => broker.send(channel, frame),
       later: (key, frames) => broker.later(key, frames),
+      maxFrameBytes: () => broker.maxFrameBytes,
       noteSign: (other) => node.nodes.noteSign(other, performance.now()),
       changed: (topic, event, other, localId, as) =>
         this.topics.get(topic)?.changed(event, memberOf(node.idOf({ node: other, localId }), as)),
@@ -347,7 +348,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     const { broker } = this.#node;
     const bytes = utf8Bytes(body) + HEAD_BYTES;
     const check = (): void => {
-      const { maxFrameBytes = Infinity } = broker.facts ?? {};
+      const { maxFrameBytes } = broker;
       if (bytes > maxFrameBytes) throw new TooLargeError(method, bytes, maxFrameBytes);
     };
     check();

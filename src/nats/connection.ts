@@ -29,6 +29,8 @@ import { Streams } from "./streams.js";
 
 /** What NATS adds to a frame. */
 const HEAD_BYTES = 1_024;
+/** The longest frame of one member has 11 KiB. */
+const LEAST_PAYLOAD_BYTES = 16_384;
 /** How long `close` waits until NATS has taken what was written. */
 const FLUSH_MS = 500;
 /** How often the streams are checked. */
@@ -84,8 +86,7 @@ export class NatsConnection implements EngineConnection, Connectable {
   async open(): Promise<EngineFacts> {
     await this.#loop.open();
     if (this.streams !== undefined) this.checkLater();
-    const { max_payload: maxPayload = 2 ** 20 } = this.#link?.client.info ?? {};
-    return { maxFrameBytes: maxPayload - HEAD_BYTES, unmet: [] };
+    return { maxFrameBytes: maxPayloadOf(this.#link) - HEAD_BYTES, unmet: [] };
   }
 
   async close(): Promise<void> {
@@ -291,6 +292,12 @@ export class NatsConnection implements EngineConnection, Connectable {
     await client.flush();
     for (const subscription of subscriptions) subscription.unsubscribe();
     await client.flush();
+    if (maxPayloadOf(link) < LEAST_PAYLOAD_BYTES)
+      refused.add(`\`max_payload\` must be at least ${LEAST_PAYLOAD_BYTES} bytes, and is ${maxPayloadOf(link)}`);
     if (refused.size > 0) throw new FinalError(`NATS: ${[...refused].join("; ")}`);
   }
+}
+
+function maxPayloadOf(link: Link | undefined): number {
+  return link?.client.info?.max_payload ?? 2 ** 20;
 }

@@ -94,7 +94,9 @@ describe("the engine nats, at the start", () => {
     expect(await outcomeOf(node.connection.subscribe("t:another"))).toBe("done");
   });
 
-  it("rejects a server without JetStream, or without enough servers, at once", async () => {
+  it("rejects a server without JetStream, without enough servers, or for short messages only, at once", async () => {
+    const short = await start({ lines: ["max_payload: 8KB"] });
+    expect(await reasonOf({ url: short.url })).toMatch(/max_payload.*16384 bytes/);
     const { url } = await start({ jetstream: false });
     expect(await reasonOf({ url, jetstream: {} })).toMatch(/jetstream/i);
     expect(await reasonOf({ url: nats.server.url, jetstream: { replicas: 3 } })).toMatch(/replicas/);

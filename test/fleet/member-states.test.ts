@@ -29,6 +29,7 @@ class Node {
     this.members = new Members(name, {
       send,
       later: (key, frames) => void this.sources.set(key, frames),
+      maxFrameBytes: () => Infinity,
       noteSign: (node) => this.live.noteSign(node, now()),
       asked: () => {},
       changed: (topic, event, node, id, as) => {
@@ -153,6 +154,7 @@ function follower() {
   const members = new Members("me", {
     send: () => {},
     later: (key, source) => void (sources.push(key), frames.push(source)),
+    maxFrameBytes: () => Infinity,
     noteSign: () => true,
     asked: () => {},
     changed: (_topic, event, _node, id, as) => void seen.push(`${event} ${id} ${as}`),
