@@ -105,6 +105,8 @@ export class Broker {
   #state: "starting" | "up" | "down" | "closed" = "starting";
   /** The error of what needs the connection while there is none: one for each loss, because the stack of an error is expensive. */
   #refusal: EngineError;
+  /** The error of what is beyond a bound, for the same reason. */
+  readonly #full: EngineError;
   #unanswered = 0;
   #unansweredBytes = 0;
   /** The commands that wait for the connection, by their `run`. */
@@ -122,6 +124,7 @@ export class Broker {
     this.#engine = engine;
     this.#events = events;
     this.#refusal = this.#makeRefusal();
+    this.#full = new EngineError(`too much waits for ${engine.name}`, "not-sent");
     this.connection = engine.createConnection(node, {
       received: events.received,
       up: () => this.#up(this.facts),
@@ -258,7 +261,7 @@ export class Broker {
     const isLong = this.#waiting.size > 0 && this.#waitingBytes + command.bytes > MAX_WAITING_BYTES;
     if (isLong || this.#waiting.size >= MAX_WAITING) {
       this.counts.dropped++;
-      command.reject(new EngineError(`too much waits for ${this.name}`, "not-sent"));
+      command.reject(this.#full);
       return false;
     }
     this.#waiting.set(command.run, command);
@@ -296,7 +299,7 @@ export class Broker {
   #write<T>(command: Command<T>, timeoutMs: number): void {
     if (!this.#hasRoom(command.bytes)) {
       this.counts.dropped++;
-      return command.reject(new EngineError(`too much is unanswered by ${this.name}`, "not-sent"));
+      return command.reject(this.#full);
     }
     command.isWritten = true;
     setDeadline(command, Math.min(timeoutMs, COMMAND_TIMEOUT_MS));

@@ -1,4 +1,5 @@
 /** A peer that joins a topic: what it has missed comes first, then the live messages that were queued meanwhile, then it is a member. */
+import type { Linked } from "../base/list.js";
 import { utf8Bytes, type MessageText } from "../message/codec.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { textOf, type Position } from "../topics/engine.js";
@@ -20,7 +21,9 @@ type State =
   | { readonly kind: "replay"; readonly queued: (() => void)[]; length: number };
 
 /** One join of a peer. */
-export class Join {
+export class Join implements Linked {
+  before: Linked | undefined = undefined;
+  after: Linked | undefined = undefined;
   readonly peer: AnyPeer;
   /** What the peer is listed as, in JSON; `undefined` if it is not, or shall not be any more. */
   as: string | undefined;

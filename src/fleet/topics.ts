@@ -1,6 +1,7 @@
 /** The topics of a node, as its fleet sees them: their subscriptions, logs and members, and the peers that are about to join. */
 import { utf8Bytes, type MessageText } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import { List, unlink } from "../base/list.js";
 import { TooLargeError } from "../message/errors.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Sending } from "./broker.js";
@@ -52,7 +53,7 @@ class FleetTopic extends NodeTopic {
   /** The attempt to follow the log for which publications of this node wait. */
   following: Promise<void> | undefined = undefined;
   /** The joins of each peer, in the order in which they were asked for. The first one is in progress. */
-  readonly joining = new Map<AnyPeer, Join[]>();
+  readonly joining = new Map<AnyPeer, List<Join>>();
 
   /** Throws a `TypeError` for bad rules. */
   constructor(name: string, node: FleetNode, retry: (topic: FleetTopic) => void) {
@@ -148,17 +149,17 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
 
   /** The application adds a peer. If the peer is being joined, it gets what was queued for it. */
   added(name: string, peer: AnyPeer): void {
-    this.topics.get(name)?.joining.get(peer)?.[0]?.release();
+    this.topics.get(name)?.joining.get(peer)?.first?.release();
   }
 
   /** A peer left, or shall not join. */
   override left(name: string, peer: AnyPeer): void {
-    for (const join of this.topics.get(name)?.joining.get(peer) ?? []) join.cancel();
+    for (const join of this.topics.get(name)?.joining.get(peer)?.toArray() ?? []) join.cancel();
     super.left(name, peer);
   }
 
   hide(name: string, peer: AnyPeer): void {
-    for (const join of this.topics.get(name)?.joining.get(peer) ?? []) join.as = undefined;
+    for (const join of this.topics.get(name)?.joining.get(peer)?.toArray() ?? []) join.as = undefined;
     this.#hide(name, peer);
   }
 
@@ -295,23 +296,23 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     for (const name of names)
       for (const [peer, joins] of this.topics.get(name)?.joining ?? []) {
         if (reached.has(peer) || names.some((one) => host.membersOf(one).has(peer))) continue;
-        if (joins[0]!.queue(method, message, options)) reached.add(peer);
+        if (joins.first!.queue(method, message, options)) reached.add(peer);
       }
   }
 
   protected async enter(topic: FleetTopic, peer: AnyPeer, since?: Position, as?: string): Promise<Joined> {
     // A peer joins once at a time: the second join finds a member.
-    const joins = topic.joining.get(peer) ?? [];
+    const joins = topic.joining.get(peer) ?? new List<Join>();
     topic.joining.set(peer, joins);
-    const earlier = joins.at(-1);
+    const earlier = joins.before;
     const join = new Join(peer, as, topic, this.#node.host);
-    joins.push(join);
-    if (earlier !== undefined) await earlier.settled;
+    joins.add(join);
+    if (earlier instanceof Join) await earlier.settled;
     try {
       return await this.#join(topic, join, since);
     } finally {
-      joins.shift();
-      if (joins.length === 0) topic.joining.delete(peer);
+      unlink(join);
+      if (joins.first === undefined) topic.joining.delete(peer);
       join.settle();
     }
   }
