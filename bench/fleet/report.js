@@ -4,7 +4,7 @@ import { OWN } from "./contenders.js";
 import * as growth from "./growth.js";
 
 const { NODE_COUNTS } = growth;
-const GOALS = { p99: 0.25, recoveryS: 5 };
+const GOALS = { p99: 0.25, recoveryS: 4 };
 /** A rate with a larger p99 is more than a contender can deliver: its queue grows for as long as the rate lasts. */
 const LOADED_MS = 100;
 
