@@ -145,8 +145,8 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, A> extends 
   read(options?: ReadOptions): Promise<LogEntries>;
   /**
    * Returns the members on all nodes that joined with `as`, at most `limit` (10,000), as `watch` has reported them. If this node does
-   * not follow the topic yet, waits for the answers of the others, at most 200 ms. Rejects with an `EngineError` while the broker is down,
-   * and with a `TypeError` for a topic without the rule `members`.
+   * not follow the topic yet, asks the others, and waits for their answers for at most 200 ms after the broker has taken the question.
+   * Rejects with an `EngineError` while the broker is down, and with a `TypeError` for a topic without the rule `members`.
    */
   members(options?: { limit?: number | undefined }): Promise<TopicMember[]>;
   /**
