@@ -22,7 +22,7 @@ class Compat implements OwnPart {
     const connection = this.#connection;
     const { compat, onForeignMessage } = connection.config;
     if (onForeignMessage !== undefined && !slot.isInBatch && isForeign(value)) {
-      if (connection.incoming.takeRate?.() === false) connection.counts.refusedRate++;
+      if (connection.incoming.counter.takeRate?.() === false) connection.counts.refusedRate++;
       else
         runReporting(
           () => onForeignMessage(value, connection.peer),

@@ -80,7 +80,8 @@ class Limiter {
   #running = 0;
 
   constructor({ peerRate, principalRate, maxRunning, timeoutMs }: Checked<typeof LIMITS>) {
-    if (peerRate) this.#buckets.push(new Buckets(peerRate, new WeakMap(), ({ peer }) => peer));
+    if (peerRate)
+      this.#buckets.push(new Buckets(peerRate, new WeakMap(), ({ incoming }) => incoming.counter.connection.peer));
     if (principalRate) this.#buckets.push(new Buckets(principalRate, new PrincipalTimes(), principalOf));
     this.#maxRunning = maxRunning;
     this.#timeoutMs = timeoutMs;

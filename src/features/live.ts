@@ -47,11 +47,14 @@ export class NotificationHandle implements SendHandle {
   readonly latest: string | undefined;
   /** Whether the message goes to many peers. Broadcasts have limits of their own, and end no connection. */
   readonly isBroadcast: boolean;
+  /** The connection that misses the message if it is dropped; `undefined` for that of the flow. */
+  readonly part: Connection | undefined;
 
-  constructor(method: string, key: string | undefined, isBroadcast: boolean) {
+  constructor(method: string, key: string | undefined, isBroadcast: boolean, part?: Connection) {
     this.droppable = method;
     this.latest = key === undefined ? undefined : `${key.length}:${key}${method}`;
     this.isBroadcast = isBroadcast;
+    this.part = part;
   }
 }
 
@@ -64,14 +67,14 @@ class LiveQueue extends SendQueue {
   /** The newest message of each method and key, in the order of the messages. Made with the first. */
   #latest: Map<string, NotificationHandle> | undefined;
   #broadcastLength = 0;
-  readonly #dropped: (method: string) => void;
+  readonly #dropped: (handle: NotificationHandle) => void;
   readonly #counter: Pick<Link, "keeps"> | undefined;
 
   /**
-   * `dropped`: called with the method of the oldest message with a key, if that is dropped because there were too many keys. `counter`:
+   * `dropped`: called with the handle of the oldest message with a key, if that is dropped because there were too many keys. `counter`:
    * counts what is queued.
    */
-  constructor(dropped: (method: string) => void, counter?: Pick<Link, "keeps">) {
+  constructor(dropped: (handle: NotificationHandle) => void, counter?: Pick<Link, "keeps">) {
     super();
     this.#dropped = dropped;
     this.#counter = counter;
@@ -88,7 +91,7 @@ class LiveQueue extends SendQueue {
     if (this.#latest.size <= MOST_LATEST) return;
     const [oldest] = this.#latest.values();
     this.remove(oldest!);
-    this.#dropped(oldest!.droppable);
+    this.#dropped(oldest!);
   }
 
   override replace(handle: SendHandle | undefined): void {
@@ -139,7 +142,7 @@ export class LiveFlow extends Flow implements Expiring {
   }
 
   override makeQueue(counter?: Pick<Link, "keeps">): SendQueue {
-    return new LiveQueue((method) => this.#dropped(method), counter);
+    return new LiveQueue((handle) => this.#dropped(handle), counter);
   }
 
   protected override decide(text: MessageText, handle: SendHandle | undefined): boolean | undefined {
@@ -211,24 +214,24 @@ export class LiveFlow extends Flow implements Expiring {
   }
 
   #dropBroadcasts(queue: SendQueue): void {
-    const dropped: string[] = [];
+    const dropped: NotificationHandle[] = [];
     for (const [handle] of queue) {
       if (!isOfMany(handle)) continue;
       queue.remove(handle);
-      dropped.push(handle.droppable);
+      dropped.push(handle);
     }
     // Listeners may close the peer.
-    for (const method of dropped) this.#dropped(method);
+    for (const handle of dropped) this.#dropped(handle);
   }
 
-  #dropped(method: string): void {
-    this.connection.counts.notificationsSent--;
-    countDropped(this.connection, method);
+  #dropped({ part = this.connection, droppable }: NotificationHandle): void {
+    part.counts.notificationsSent--;
+    countDropped(part, droppable);
   }
 
   protected override refused(text: MessageText, handle: SendHandle): void {
-    if (handle.droppable === undefined) super.refused(text, handle);
-    else this.#dropped(handle.droppable);
+    if (handle instanceof NotificationHandle) this.#dropped(handle);
+    else super.refused(text, handle);
   }
 
   /** Sends the messages for a slow reader, or ends the connection. */

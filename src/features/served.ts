@@ -108,6 +108,7 @@ export class ServedStream {
     this.#frame = call && (call.frame ?? transport.currentFrame);
     this.#frame?.keep();
     table.set(token, this);
+    connection.incoming.counter.streams++;
     transport.keeps?.(STREAM_COST);
     // A Node stream emits errors also while it is not read. Without a listener, they would end the process.
     if (isNodeStream(source)) source.on("error", (error) => this.#fail(error));
@@ -151,6 +152,7 @@ export class ServedStream {
   /** Removes the stream from the table. Returns false if it was removed before. */
   #remove(): boolean {
     if (!this.#table.delete(this.token)) return false;
+    this.#connection.incoming.counter.streams--;
     this.#connection.transport.keeps?.(-STREAM_COST);
     this.#frame?.drop();
     return true;

@@ -161,8 +161,9 @@ export class Streams implements OwnPart {
     if (call?.abortCause !== undefined) return call.abortCause;
     if (call !== undefined && call.id === undefined)
       return (noResponse ??= { reason: new Error("a notification has no response") });
-    const { maxStreams } = this.connection.config.limits;
-    if (this.size < maxStreams) return undefined;
+    const { config, incoming } = this.connection;
+    const { maxStreams } = config.limits;
+    if (incoming.counter.streams < maxStreams) return undefined;
     if (call !== undefined) return { reason: new RpcError(ErrorCode.Busy, "Too many streams are open") };
     return { reason: new RangeError(`\`limits.maxStreams\`, ${maxStreams}, is reached`) };
   }

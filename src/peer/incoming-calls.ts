@@ -40,11 +40,15 @@ import { PolicyViolation } from "../message/close-codes.js";
  */
 export class IncomingCalls implements Slot {
   declare readonly connection: Connection;
+  /** Counts these calls against the limits: it is of the connection that this one is a part of, or of this one. */
+  counter: IncomingCalls = this;
+  /** How many streams the other side reads, those of the parts included. */
+  streams = 0;
   /** Called when the last handler that returned a promise has ended. */
   onIdle: (() => void) | undefined = undefined;
   /** Calls whose handler has not returned, or whose promise is not settled. */
   #calls: List<IncomingCall> | undefined;
-  /** How many requests, and how many notifications, wait for the promise of their handler. */
+  /** How many requests, and how many notifications, wait for the promise of their handler, those of the parts included. */
   #requests = 0;
   #notifications = 0;
   /** Errors with id null that were sent, less those received since: an implementation may answer each with one. Never below 0. */
@@ -64,7 +68,7 @@ export class IncomingCalls implements Slot {
     this.takeRate = maxMessagesPerSecond === Infinity ? undefined : rateLimit(maxMessagesPerSecond);
   }
 
-  /** How many calls wait for the promise of their handler. */
+  /** How many calls wait for the promise of their handler. A part counts none: its `counter` does. */
   get running(): number {
     return this.#requests + this.#notifications;
   }
@@ -81,7 +85,7 @@ export class IncomingCalls implements Slot {
 
   /** Starts a request or a notification, or refuses it. The response to a request goes into `slot`. */
   receive(kind: Kind, message: unknown, slot: Slot): void {
-    const { connection } = this;
+    const { connection, counter } = this;
     const { config, counts } = connection;
     const { maxInFlight, maxMessagesPerSecond } = config.limits;
     if (kind === "invalid") {
@@ -94,7 +98,7 @@ export class IncomingCalls implements Slot {
     const isRequest = id !== undefined;
     if (isRequest) counts.requestsReceived++;
     else counts.notificationsReceived++;
-    if (this.takeRate?.() === false) {
+    if (counter.takeRate?.() === false) {
       counts.refusedRate++;
       const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
       if (isRequest) this.respond(id, encodeError(id, error), slot);
@@ -107,7 +111,7 @@ export class IncomingCalls implements Slot {
       if (handler === undefined || method !== config.dialect.cancel.method) return;
     }
     // Counted apart, so that a notification that some request waits for is not refused because of it.
-    if ((isRequest ? this.#requests : this.#notifications) >= maxInFlight) {
+    if ((isRequest ? counter.#requests : counter.#notifications) >= maxInFlight) {
       counts.refusedBusy++;
       if (isRequest) this.respond(id, encodeError(id, BUSY), slot);
       else connection.reportToListeners(() => new RpcError(BUSY.code, BUSY.message), { method, id });
@@ -234,8 +238,9 @@ export class IncomingCalls implements Slot {
   }
 
   #count(call: IncomingCall, by: number): void {
-    if (call.id === undefined) this.#notifications += by;
-    else this.#requests += by;
+    const { counter } = this;
+    if (call.id === undefined) counter.#notifications += by;
+    else counter.#requests += by;
   }
 
   /** Answers a call with the stream that its handler returned. The call runs until the first values are there. */
@@ -285,13 +290,13 @@ export class IncomingCalls implements Slot {
 
   /** Refuses a malformed message, and counts it. Ends the connection if there were too many. */
   refuse(id: Id, code: number, message: string, slot: Slot): void {
-    const { connection } = this;
+    const { connection, counter } = this;
     connection.counts.malformed++;
     const { maxMalformedPerMinute } = connection.config.limits;
-    const count = (this.#countMalformed ??= minuteCount())();
+    const count = (counter.#countMalformed ??= minuteCount())();
     if (count <= maxMalformedPerMinute) this.putError(id, { code, message }, slot);
     else
-      connection.end({
+      counter.connection.end({
         code: PolicyViolation,
         reason: `more than ${maxMalformedPerMinute} malformed messages in a minute`,
       });

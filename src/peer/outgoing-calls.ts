@@ -200,12 +200,13 @@ export class OutgoingCalls {
     if (mayWait && connection.flow.keepRefused(text)) return;
     const cause =
       this.ended?.reason ?? new Error(connection.flow.isSuspended ? "the queue is full" : "the connection is closing");
-    for (const { id, method, mayHaveRun } of calls) {
+    for (const { calls: made, id, method, mayHaveRun } of calls) {
       const error =
         bytes === undefined
           ? new ConnectionLostError(method, mayHaveRun ? "unknown" : "not-sent", cause)
           : new TooLargeError(method, bytes, maxMessageBytes);
-      this.fail(id, error);
+      // In the flow are calls of the parts of the connection too.
+      made.fail(id, error);
     }
   }
 

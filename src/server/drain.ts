@@ -3,7 +3,7 @@ import { GoingAway } from "../message/close-codes.js";
 import { LONGEST_DELAY_MS } from "../base/deadlines.js";
 import { checkOptions, must, positive, type Checked } from "../message/options.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
-import { afterWork, endPeer, type AnyPeer } from "../peer/peer.js";
+import { afterWork, connectionOf, endPeer, type AnyPeer } from "../peer/peer.js";
 
 /** How a server drains. */
 export interface DrainOptions {
@@ -54,7 +54,7 @@ export async function drainPeers(
     let left = perStep;
     for (const peer of peers) {
       if (left === 0) break;
-      if (!isTimedOut && (working.has(peer) || peer.stats().running > 0)) continue;
+      if (!isTimedOut && (working.has(peer) || connectionOf(peer).incoming.counter.running > 0)) continue;
       left--;
       endPeer(peer, { code: GoingAway, reason, retryMs });
     }

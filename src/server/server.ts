@@ -6,6 +6,7 @@ import type { ContractOptions } from "../contract/checks.js";
 import { shownAs } from "../message/codec.js";
 import type { Jsonify } from "../message/jsonify.js";
 import type { AnyMethods, Contract } from "../contract/contract.js";
+import type { Config } from "../peer/config.js";
 import type { Dialect } from "../peer/dialect.js";
 import type { FailedCall } from "../peer/hooks.js";
 import { EventEmitter } from "../base/packages.js";
@@ -151,8 +152,11 @@ export class Server<
    * Makes a peer of a transport, which is open or connects, with this server's handlers. No rule of the handshake applies, and
    * `auth` becomes `peer.auth`, and is not checked. `server.principal` finds the peer by it. If the server is closed, closes the peer with 1001.
    */
-  accept(transport: Transport, auth: A): Peer<L, R, A> {
-    const peer = this.#peers.accept(transport, auth);
+  accept(transport: Transport, auth: A): Peer<L, R, A>;
+  /** Makes a peer that is a part of a connection with this config. @internal */
+  accept(transport: Transport, auth: A, config: Config): Peer<L, R, A>;
+  accept(transport: Transport, auth: A, config?: Config): Peer<L, R, A> {
+    const peer = this.#peers.accept(transport, auth, config);
     if (this.#peers.open.has(peer)) this.#peers.accepted.add(peer);
     return peer;
   }
