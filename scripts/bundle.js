@@ -16,6 +16,7 @@ const ENTRIES = {
   page: "index.js",
   node: "node.js",
   react: "react/index.js",
+  tabs: "tabs/index.js",
   bridge: "cli/parts.js",
   command: "cli/main.js",
   testing: "testing/index.js",

@@ -17,6 +17,7 @@ function aliasesOf(version: ReactVersion): Record<string, string> {
     "@tanstack/react-query": join(packages, "@tanstack/react-query"),
     reciproc: join(ROOT, "dist/index.js"),
     "reciproc/react": join(ROOT, "dist/react/index.js"),
+    "reciproc/tabs": join(ROOT, "dist/tabs/index.js"),
   };
 }
 
@@ -47,16 +48,21 @@ export async function bundle(
 
 export type Site = Awaited<ReturnType<typeof startPage>>;
 
-/** Serves a page that contains `html`, and runs the code, on a free port of this machine. */
-export async function startPage({ code, css }: { code: string; css: string }, html = "") {
+/** Serves a page that contains `html`, and runs the code, on a free port of this machine. `scripts`: further ones, by their path. */
+export async function startPage(
+  { code, css }: { code: string; css: string },
+  html = "",
+  scripts: Readonly<Record<string, string>> = {},
+) {
   const page = `<!doctype html>
 <link rel="icon" href="data:," />
 <style>${css}</style>
 ${html}
 <div id="root"></div>
 <script type="module" src="/page.js"></script>`;
-  const http = createServer(({ url }, response) => {
-    if (url === "/page.js") response.setHeader("Content-Type", "text/javascript").end(code);
+  const all: typeof scripts = { ...scripts, "/page.js": code };
+  const http = createServer(({ url = "" }, response) => {
+    if (url in all) response.setHeader("Content-Type", "text/javascript").end(all[url]);
     else response.setHeader("Content-Type", "text/html; charset=utf-8").end(page);
   });
   const { url, ...site } = await listening(http);

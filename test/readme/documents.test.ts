@@ -16,10 +16,14 @@ const WITHOUT_EXAMPLE = [
   ),
 ];
 const GUIDES = "test/browser/guides.test.ts";
+const TABS = "test/browser/tabs.test.ts";
 const OTHERS = "test/interop/documents.test.ts";
 /** The examples that another test file runs, because they need a page, a broker, or a package that is not the project's. `*` means all of a page. */
 const ELSEWHERE: Record<string, string> = {
   "README.md browser.js": GUIDES,
+  "docs/API.md tabs-server.js": TABS,
+  "docs/API.md tabs-worker.js": TABS,
+  "docs/API.md tabs-page.js": TABS,
   "docs/CLI.md api.mjs": "test/readme/command-line.test.ts",
   "docs/CLI.md json-client.js": "test/interop/lsp/language-servers.test.ts",
   "docs/INTEROP.md other-client.js": OTHERS,

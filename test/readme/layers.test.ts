@@ -26,6 +26,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   "": "base message contract socket session peer features client topics fleet server".split(" "),
   testing: [..."base message contract socket session peer features client topics fleet server".split(" "), ""],
   react: ["base", "message", "contract", "peer", "features", "client", ""],
+  tabs: ["base", "message", "contract", "peer", "features", "client", ""],
   cli: ["base", "message", "contract", "socket", "peer", "features", "client", "fleet", "server", "bridge", ""],
 };
 
@@ -99,7 +100,7 @@ describe("the sources", () => {
   });
 
   it("reach neither Node nor ws from an entry for every runtime", () => {
-    for (const entry of ["index.ts", "testing/index.ts", "react/index.ts"])
+    for (const entry of ["index.ts", "testing/index.ts", "react/index.ts", "tabs/index.ts"])
       expect([...reach(entry)].filter(isNodeOnly)).toEqual([]);
     expect([...reach("node.ts")].filter(isNodeOnly)).toContain("ws");
   });

@@ -1,0 +1,148 @@
+/** A tab whose peer speaks through a shared worker. */
+import { Abnormal, GoingAway, Normal } from "../message/close-codes.js";
+import { exceeds } from "../message/codec.js";
+import type { CloseInfo, Link, LinkReceiver } from "../message/transport.js";
+import type { AnyMethods, Contract } from "../contract/contract.js";
+import { endPeer, Peer, type Context, type Options } from "../peer/peer.js";
+import { queueMicrotask } from "../base/tick.js";
+import { watchPage } from "../client/page.js";
+import type { OpenArguments } from "../connect.js";
+import { HEAD_BYTES } from "./wire.js";
+import { holdLock, makeLock, whenReleased } from "./locks.js";
+import type { FromTab, ToTab } from "./worker.js";
+
+/**
+ * The link of a tab: has a port to its worker, and mirrors the connection of that. If that connection or the worker is lost, the link has
+ * another port, by which the worker opens another peer at the server.
+ */
+class WorkerLink implements Link {
+  readonly isReciproc = true;
+  readonly isConnecting = true;
+  maxMessageBytes: number | undefined = undefined;
+  readonly #makeWorker: () => SharedWorker;
+  #receiver!: LinkReceiver;
+  #port: MessagePort | undefined;
+  /** Ends the listeners of the present port, and releases the lock. */
+  #ends = new AbortController();
+
+  constructor(makeWorker: () => SharedWorker) {
+    this.#makeWorker = makeWorker;
+  }
+
+  start(receiver: LinkReceiver): void {
+    this.#receiver = receiver;
+    this.#ends = new AbortController();
+    try {
+      this.#connect(this.#makeWorker(), this.#ends.signal);
+    } catch (error) {
+      queueMicrotask(() => this.#end({ code: Abnormal, reason: String(error), error: error as Error }));
+    }
+  }
+
+  send(text: string): boolean {
+    if (exceeds(text, this.maxMessageBytes ?? Infinity)) return false;
+    this.#post(text);
+    return true;
+  }
+
+  /** Waits for no worker, which may hang. The lock is held until the worker has read the close: its release would come first. */
+  close(code: number = Normal, reason = ""): void {
+    this.#post({ closed: { code, reason } });
+    queueMicrotask(() => this.#receiver.closed({ code, reason }));
+  }
+
+  /** Too much was queued while the connection was suspended: that of this tab alone is lost. */
+  endSession(reason: string): boolean {
+    const { signal } = this.#ends;
+    queueMicrotask(() => signal.aborted || this.#lose(reason));
+    return true;
+  }
+
+  #post(message: FromTab): void {
+    this.#port?.postMessage(message);
+  }
+
+  #connect(worker: SharedWorker, signal: AbortSignal): void {
+    const port = (this.#port = worker.port);
+    let isLoaded = false;
+    // Some browsers also report errors of a worker that runs.
+    const failed = (): void => {
+      if (!isLoaded) this.#end({ code: Abnormal, reason: "the shared worker was not loaded" });
+    };
+    const received = ({ data }: { data: ToTab }): void => {
+      isLoaded = true;
+      this.#received(data);
+    };
+    worker.addEventListener("error", failed, { signal });
+    port.addEventListener("message", received, { signal });
+    port.start();
+    const lock = makeLock();
+    holdLock(lock, () => port.postMessage({ lock } satisfies FromTab), signal);
+  }
+
+  #received(data: ToTab): void {
+    const receiver = this.#receiver;
+    if ("closed" in data) return this.#end(data.closed);
+    // The worker has not read the close yet.
+    if (receiver.ended !== undefined) return;
+    if ("message" in data) receiver.dispatch(data.message);
+    else if ("missed" in data) receiver.missed(data.missed);
+    else if ("suspended" in data) receiver.suspended();
+    else if ("lost" in data) this.#lose(data.lost);
+    else if ("lock" in data) whenReleased(data.lock, () => this.#workerEnded(), this.#ends.signal);
+    else {
+      const { maxMessageBytes } = data.resumed;
+      this.maxMessageBytes = maxMessageBytes && maxMessageBytes - HEAD_BYTES;
+      receiver.resumed();
+    }
+  }
+
+  #workerEnded(): void {
+    if (this.#receiver.ended === undefined) this.#receiver.suspended();
+    this.#lose("the shared worker has ended");
+  }
+
+  /** Gives up the port. The next receiver starts another. A listener of `suspend` may have closed the peer. */
+  #lose(reason: string): void {
+    this.#dropPort();
+    if (this.#receiver.ended === undefined) this.#receiver.lost(new Error(reason));
+  }
+
+  #end(info: CloseInfo): void {
+    this.#dropPort();
+    this.#receiver.closed(info);
+  }
+
+  #dropPort(): void {
+    this.#ends.abort();
+    this.#port?.close();
+    this.#port = undefined;
+  }
+}
+
+/**
+ * Makes the peer of a tab, which speaks through the connection of a shared worker. `makeWorker` makes that, such as
+ * `() => new SharedWorker(url, { type: "module" })`, and is called again after each loss. Returns `undefined` where there is no SharedWorker, such
+ * as in Chrome on Android, and in a page that is not a secure context: then connect by `open`, with the same options.
+ *
+ * The peer is one of its own, as that of `open`: at the server too. Its state and its events are those of the shared connection: it is
+ * `"connecting"` until that is open, and `suspend`, `resume`, `lost` and `missed` concern all tabs. If the worker ends, the peer emits `lost`.
+ * The peer closes if the connection is closed for good, and if the server closes the tab, with that code. It closes with 1006 if the worker cannot
+ * be made or loaded, or the server does not use the feature `tabs`, and with 1001 when the page ends. `close` waits for nothing. Throws a `TypeError`
+ * for bad options.
+ */
+export function openTab<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
+  makeWorker: () => SharedWorker,
+  ...options: OpenArguments<C, S, Options<NoInfer<C>, Context<C, S>>>
+): Peer<C, S> | undefined {
+  const page = globalThis as { SharedWorker?: unknown; navigator?: { locks?: unknown } };
+  if (page.SharedWorker === undefined || page.navigator?.locks === undefined) return undefined;
+  const peer = new Peer<C, S>(new WorkerLink(makeWorker), (options[0] ?? {}) as Options<C, Context<C, S>>);
+  const ignorePage = watchPage(
+    () => {},
+    () => {},
+    () => endPeer(peer, { code: GoingAway, reason: "the page has ended" }),
+  );
+  void peer.closed.then(ignorePage);
+  return peer;
+}
