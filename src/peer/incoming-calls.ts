@@ -40,7 +40,7 @@ import { PolicyViolation } from "../message/close-codes.js";
  */
 export class IncomingCalls implements Slot {
   declare readonly connection: Connection;
-  /** Counts these calls against the limits: it is of the connection that this one is a part of, or of this one. */
+  /** What counts these calls against the limits: the calls of the connection that this connection is a part of, or these themselves. */
   counter: IncomingCalls = this;
   /** How many streams the other side reads, those of the parts included. */
   streams = 0;

@@ -52,7 +52,7 @@ export class OutgoingCall implements Expiring, SendHandle {
   handle: SendHandle = this;
   /** The params, if the call may be made again on the next connection, and whether it was sent on an earlier one. */
   again: { readonly params: unknown; readonly wasSent?: true } | undefined = undefined;
-  /** The calls of the connection that it is made on. `giveUp` rejects it, if its caller waits no longer, and `fail` by its id. */
+  /** The calls of the connection that it is made on. `giveUp` rejects it if its caller waits no longer, and `fail` rejects it by its id. */
   declare calls: { giveUp(call: OutgoingCall, reason: unknown): void; fail(id: number, reason: unknown): void };
   declare readonly id: number;
   declare readonly method: string;

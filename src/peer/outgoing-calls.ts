@@ -200,13 +200,14 @@ export class OutgoingCalls {
     if (mayWait && connection.flow.keepRefused(text)) return;
     const cause =
       this.ended?.reason ?? new Error(connection.flow.isSuspended ? "the queue is full" : "the connection is closing");
-    for (const { calls: made, id, method, mayHaveRun } of calls) {
+    for (const call of calls) {
+      const { id, method, mayHaveRun } = call;
       const error =
         bytes === undefined
           ? new ConnectionLostError(method, mayHaveRun ? "unknown" : "not-sent", cause)
           : new TooLargeError(method, bytes, maxMessageBytes);
-      // In the flow are calls of the parts of the connection too.
-      made.fail(id, error);
+      // The flow has calls of the parts of the connection too.
+      call.calls.fail(id, error);
     }
   }
 

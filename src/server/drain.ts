@@ -37,7 +37,7 @@ export function checkDrain(options?: DrainOptions): Checked<typeof DRAIN_OPTIONS
 
 /**
  * Closes each of `peers` with 1001 when none of its handlers runs, or after `timeoutMs`. Closes peers in steps, so that their
- * clients do not all reconnect at once. No peer may be added meanwhile. Resolves when the set is empty.
+ * clients do not all reconnect at once. No connection may be added meanwhile. Resolves when the set is empty.
  */
 export async function drainPeers(
   peers: ReadonlySet<AnyPeer>,
@@ -54,7 +54,10 @@ export async function drainPeers(
     let left = perStep;
     for (const peer of peers) {
       if (left === 0) break;
-      if (!isTimedOut && (working.has(peer) || connectionOf(peer).incoming.counter.running > 0)) continue;
+      const { incoming } = connectionOf(peer);
+      // A peer that is a part of a connection ends with that.
+      if (incoming.counter !== incoming) continue;
+      if (!isTimedOut && (working.has(peer) || incoming.running > 0)) continue;
       left--;
       endPeer(peer, { code: GoingAway, reason, retryMs });
     }

@@ -153,7 +153,7 @@ export class Server<
    * `auth` becomes `peer.auth`, and is not checked. `server.principal` finds the peer by it. If the server is closed, closes the peer with 1001.
    */
   accept(transport: Transport, auth: A): Peer<L, R, A>;
-  /** Makes a peer that is a part of a connection with this config. @internal */
+  /** Makes a peer with that config, which is a part of the connection of another peer. @internal */
   accept(transport: Transport, auth: A, config: Config): Peer<L, R, A>;
   accept(transport: Transport, auth: A, config?: Config): Peer<L, R, A> {
     const peer = this.#peers.accept(transport, auth, config);
