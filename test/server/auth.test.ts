@@ -354,20 +354,6 @@ it.each(["headers", "auth"])("resuming refreshes peer.auth by its %s, and the se
 });
 
 describe("`auth` on an open connection", () => {
-  it("refreshes peer.auth, also without sessions", async () => {
-    const world = await users({ session: false });
-    const list = refreshes(world);
-    const { byHand, peer } = await authenticated(world, { user: "ada", n: 1 });
-    const { data } = peer;
-    byHand.say({ auth: { user: "ada", n: 2 } });
-    expect(await byHand.next()).toEqual({ authenticated: true });
-    expect(peer.data).toBe(data);
-    expect(list).toEqual([{ peer, auth: { user: "ada", n: 2 }, old: { user: "ada", n: 1 } }]);
-    byHand.say({ auth: { user: "ada", n: 3 } });
-    expect(await byHand.next()).toEqual({ authenticated: true });
-    expect(peer.auth).toEqual({ user: "ada", n: 3 });
-  });
-
   it.each<[string, unknown, string]>([
     ["authenticate refuses it", { user: "eve" }, FAILED.reason],
     ["the principal would change", { user: "bob" }, "the `principal` of a connection cannot change"],

@@ -1,9 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
 import type { AnyPeer, Attempt, ConnectOptions, FeaturePart } from "../../src/index.js";
-import { testServer, type Line, type TestServer } from "../../src/testing/index.js";
-import { Random } from "../faults/random.js";
-import { gate, pass, raising, timersSet, useVirtualClock } from "../support/time.js";
+import { testServer } from "../../src/testing/index.js";
+import { gate, pass, raising, useVirtualClock } from "../support/time.js";
 import { ByHand, LIMITS, nextPeer, recorded, serving, statusOf } from "./by-hand.js";
 
 useVirtualClock();
@@ -128,22 +127,6 @@ describe("a socket whose credentials expire", () => {
     await pass(60_000);
     for (const byHand of [byRequest, byHello]) expect([await byHand.closed, byHand.unread]).toEqual([EXPIRED, []]);
   });
-
-  it("keeps no timer once it is closed, and none if its credentials do not expire", async () => {
-    const world = await serving<Token>(options);
-    const open = async (until: number | null): Promise<ByHand> => {
-      const byHand = await ByHand.open(world.url, { headers: headersOf({ user: "ada", until }) });
-      await byHand.hello();
-      return byHand;
-    };
-    const byHand = await open(now() + 1e9);
-    await open(null);
-    expect(timersSet()).toBeGreaterThan(0);
-    byHand.cut();
-    await pass(0);
-    // That of the session, and the one that all deadlines share.
-    expect(timersSet()).toBeLessThanOrEqual(2);
-  });
 });
 
 it("credentials that have expired are refused with 401, and so are those of a wrong time, with an error", async () => {
@@ -204,107 +187,4 @@ describe("a client that the server asks", () => {
     await pass(61_000);
     expect(await fixed.closed).toMatchObject({ code: 4401 });
   });
-});
-
-const MINUTE = 60_000;
-const LIFE_MS = 5 * MINUTE;
-
-class Page {
-  readonly name: string;
-  readonly peer: AnyPeer;
-  readonly line: Line;
-  answered = 0;
-  failed = 0;
-  suspended = 0;
-  /** For how many minutes it sleeps. */
-  sleeps = 0;
-  readonly #kit: TestServer<any, any, Token>;
-
-  constructor(name: string, peer: AnyPeer, kit: TestServer<any, any, Token>) {
-    this.name = name;
-    this.peer = peer;
-    this.line = kit.network.of(peer);
-    this.#kit = kit;
-    peer.on("suspend", () => this.suspended++).on("error", () => {});
-  }
-
-  /** Makes a call that its handler answers after `ms`. Adds what must not happen to `wrong`. */
-  async call(ms: number, wrong: string[]): Promise<void> {
-    const { name } = this;
-    try {
-      const user = await this.peer.request("who", { user: name, ms });
-      this.answered++;
-      const isValid = [...this.#kit.server.peers].some(({ auth }) => auth.user === name && auth.until! > now());
-      if (user !== name || !isValid) wrong.push(`${name} got ${String(user)}`);
-    } catch (error) {
-      const { code } = error as { code: string };
-      this.failed++;
-      if (code !== "CONNECTION_LOST" && code !== "TIMEOUT") wrong.push(`${name}: ${code}`);
-    }
-  }
-}
-
-it("a day with tokens of five minutes leaves no page without a connection, and answers no call for an expired principal", async () => {
-  const seeded = new Random(1);
-  const random = (): number => seeded.next();
-  vi.spyOn(Math, "random").mockImplementation(random);
-  const begin = now();
-  const wrong: string[] = [];
-  /** Twice a day, the service is away for 20 minutes. At other times, it issues no token and checks none for one request of eight. */
-  const isAway = (): boolean => [7, 16].some((hour) => Math.abs((now() - begin) / MINUTE - hour * 60) < 10);
-  const issue = async (user: string): Promise<Token> => {
-    const isCalm = user === "calm";
-    if (!isCalm) await new Promise((resolve) => setTimeout(resolve, random() * 3_000));
-    if (!isCalm && (isAway() || random() < 1 / 8)) throw new Error("the service is away");
-    return { user, until: now() + LIFE_MS };
-  };
-  await using kit = testServer<any, any, Token>({
-    ...options,
-    authenticate: (request, auth) => {
-      const token = options.authenticate(request, auth);
-      if (token.user !== "calm" && random() < 1 / 8) throw Object.assign(new Error("away"), { status: 503 });
-      return token.until! > now() ? token : null;
-    },
-    methods: {
-      // A call is answered at once, or after a while, in which its principal may expire.
-      async who({ user, ms }: { user: string; ms: number }, { peer }: { peer: AnyPeer }) {
-        if (peer.auth.user !== user || !(peer.auth.until > now())) wrong.push(`${user} called at ${now() - begin}`);
-        if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
-        return peer.auth.user;
-      },
-    },
-  });
-  kit.server.on("error", () => {});
-  const asked = (user: string): object => ({ auth: () => issue(user) });
-  const headers = (user: string): object => ({ headers: async () => headersOf(await issue(user)) });
-  const open = (user: string, client: object): Page =>
-    new Page(user, kit.open(kit.server.url, { reconnect: { initial: true }, timeoutMs: MINUTE, ...client }), kit);
-  const pages = [
-    open("calm", asked("calm")),
-    open("asked", asked("asked")),
-    // A page that is frozen finds out late that its socket is closed, and so does a client without a heartbeat.
-    open("frozen", { ...asked("frozen"), heartbeat: false }),
-    open("without renewal", { ...asked("without renewal"), ...withoutRenewal, heartbeat: false }),
-    open("headers", headers("headers")),
-    open("plain", { ...headers("plain"), heartbeat: false, link: "plain" }),
-  ];
-  for (let minute = 0; minute < 24 * 60; minute++) {
-    for (const page of pages) {
-      void page.call(random() < 0.5 ? 0 : random() * 20_000, wrong);
-      // A page sleeps about once in an hour, for up to 20 minutes: nothing reaches it, and nothing leaves it.
-      if (page.name !== "calm" && page.sleeps === 0 && random() < 1 / 60) {
-        page.sleeps = Math.ceil(random() * 20);
-        page.line.stop();
-      } else if (page.sleeps > 0 && --page.sleeps === 0) page.line.start();
-    }
-    await pass(MINUTE);
-  }
-  kit.network.start();
-  await pass(2 * MINUTE);
-  expect(pages.map(({ name, peer }) => [name, peer.state])).toEqual(pages.map(({ name }) => [name, "open"]));
-  for (const page of pages) await page.call(0, wrong);
-  expect(wrong).toEqual([]);
-  const [calm, ...others] = pages;
-  expect(calm).toMatchObject({ answered: 24 * 60 + 1, failed: 0, suspended: 0 });
-  for (const { answered } of others) expect(answered).toBeGreaterThan(24 * 30);
 });

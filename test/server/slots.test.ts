@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { lsp, mcp, type AnyPeer } from "../../src/node.js";
+import { lsp, mcp } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { plainPeer, upgrade } from "../support/network.js";
 import { post as postTo, postText, write } from "../support/post.js";
@@ -106,20 +106,6 @@ describe("limits.maxConnections", () => {
     expect(await upgrade(url)).toMatchObject({ status: 503 });
     first.webSocket.terminate();
     await expect.poll(async () => (await upgrade(url)).status).toBe(101);
-  });
-
-  it("counts a client that offers to resume and begins a new session, however often it does", async () => {
-    const { server, url } = await serving({ limits: { maxConnections: 3 } });
-    const peers: AnyPeer[] = [];
-    server.on("peer", (peer) => peers.push(peer));
-    for (let i = 0; i < 10; i++) {
-      const byHand = await ByHand.open(url, { returns: true });
-      await byHand.hello();
-      await drop({ byHand, peer: peers[i]! });
-      expect(server.stats().peers).toBeLessThanOrEqual(3);
-    }
-    expect(server.stats()).toMatchObject({ opened: 10, peers: 3, suspended: 3, closed: { 1013: 7 } });
-    expect(peers.map(({ state }) => state).lastIndexOf("closed")).toBe(6);
   });
 
   it.each<[string, (url: string, offer: Record<string, string>) => Promise<number>, number, string]>([

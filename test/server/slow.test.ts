@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { frame, frameHead, PONG, TEXT } from "../../bench/attacks/floods.js";
 import { rawSocket, target } from "../attacks/support/server.js";
-import { pass, turn, useVirtualClock } from "../support/time.js";
+import { pass, turn, until, useVirtualClock } from "../support/time.js";
 
 useVirtualClock();
 
@@ -20,6 +20,8 @@ it.each<[string, typeof TIMES | false, parts: readonly Buffer[]]>([
   await using on = await target({ heartbeat });
   using raw = await rawSocket(on);
   const { peer } = raw;
+  let pings = 0;
+  raw.socket.on("data", (data: Buffer) => (pings += data.toString("latin1").split("\x89\0").length - 1));
   let bytes = peer.stats().bytesReceived;
   for (const part of parts) {
     await raw.write(part);
@@ -28,6 +30,7 @@ it.each<[string, typeof TIMES | false, parts: readonly Buffer[]]>([
     await pass(150);
     expect(peer.state).toBe("open");
   }
+  await until(() => parts.length === 0 || pings > 0);
   await pass(250);
   await turn();
   if (heartbeat === false) return expect(peer.state).toBe("open");

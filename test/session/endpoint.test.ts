@@ -10,7 +10,6 @@ import {
   message,
   OFFER,
   pack,
-  RESUME_REFUSED,
   resume,
   resumed,
   TAKEN,
@@ -240,21 +239,6 @@ describe("a server's hello", () => {
     const { maxMessageBytes, logFrames, logLength } = offer.limits;
     // Only the checked members are kept.
     expect(end.session.theirs).toEqual({ maxMessageBytes, logFrames, logLength });
-  });
-});
-
-describe("a client that resumes its session", () => {
-  it.each<[string, (end: ClientEnd) => unknown, unknown[]]>([
-    ["the server does not have it", (end) => (end.returns(), end.receive(RESUME_REFUSED)), []],
-    ["the server keeps no sessions any more", (end) => end.attach({}), []],
-    ["the server speaks no reciproc.v1 any more", (end) => end.attach(undefined, false), []],
-    ["the server's first frame is no hello", (end) => (end.attach(), end.receive(message(1))), []],
-  ])("discards the session and all that was queued in it if %s", (_what, act, got) => {
-    const end = suspended();
-    end.send(3);
-    act(end);
-    expect(end.events.slice(-1)).toEqual(["discarded"]);
-    expect([end.kind, end.frames(), end.got.slice(1)]).toEqual(["ended", [], got]);
   });
 });
 

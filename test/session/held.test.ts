@@ -1,7 +1,7 @@
 /** What suspended sessions keep: the bounds of all together, broadcasts, and messages that a newer one makes obsolete. */
 import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
-import { begun, range, Serving, type RawClient } from "./kit.js";
+import { begun, range, type RawClient } from "./kit.js";
 import { useVirtualClock } from "../support/time.js";
 
 useVirtualClock();
@@ -34,17 +34,6 @@ describe("the bounds of suspended sessions", () => {
     await serving.settle();
     expect(serving.peers.map(hasEnded)).toEqual([false, false, true, false]);
     expect(serving.stats.suspended).toBe(3);
-  });
-
-  it("count no resumed session", async () => {
-    const serving = new Serving({ ...byUser, limits: { maxSuspendedPerPrincipal: 1 } });
-    let raw = await serving.begin("alice");
-    for (const attempt of range(1, 5)) {
-      raw.cut();
-      raw = await serving.resume(raw.token, 0, attempt, "alice");
-    }
-    expect(serving.served.events.at(-1)).toBe("resume");
-    expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
   });
 
   it("are not those of a principal without `principal`", async () => {

@@ -131,33 +131,6 @@ describe("a pack", () => {
   });
 });
 
-describe.each([
-  ["plain", { link: "plain" }, {}],
-  ["packed", {}, { session: false }],
-  ["packed, with a session", {}, {}],
-] as const)("a link that is %s", (_name, ofClient, ofServer) => {
-  it.each([1, 2, 3, 50, 500])("delivers %i messages of one tick whole and in order, both ways", async (count) => {
-    const serving = new Serving(ofServer);
-    const client = await serving.test.connect(serving.test.server.url, ofClient as never);
-    const got: unknown[] = [];
-    client.on("notification", (_method, params) => got.push(params));
-    const { peer } = serving.served;
-    const there: unknown[] = [];
-    peer.on("notification", (_method, params) => there.push(params));
-    const topic = serving.test.server.topic("all");
-    topic.add(peer);
-    const all = range(1, count).map((n) => [n, "x".repeat(n % 7 === 0 ? 700 : n)]);
-    for (const params of all) {
-      expect(client.notify("n", params)).toBe(true);
-      // Broadcasts have their place among the others.
-      if ((params[0] as number) % 3 === 0) topic.notify("n", params);
-      else expect(peer.notify("n", params)).toBe(true);
-    }
-    await serving.settle();
-    expect([got, there]).toEqual([all, all]);
-  });
-});
-
 it("a client that gets unknown-session (rule 8) reports the loss, and starts a new session on the same socket", async () => {
   const client = await Scripted.live();
   client.peer.notify("n", ["lost"]);

@@ -2,10 +2,10 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
-import { connect as connectStandard, ConnectError, type Peer } from "../../src/index.js";
+import { connect as connectStandard, type Peer } from "../../src/index.js";
 import { connect as connectNode, serve } from "../../src/node.js";
 import { bareServer } from "../client/clients.js";
-import { bareHttp, listening, plainPeer } from "../support/network.js";
+import { bareHttp, listening } from "../support/network.js";
 import { rejection } from "../support/turns.js";
 
 async function calls(peer: Peer): Promise<void> {
@@ -27,17 +27,6 @@ describe.each([
     expect((await peer.closed).code).toBe(1009);
   });
 
-  it("is not offered with a plain link, and is refused by a plain server", async () => {
-    prepare();
-    await using bare = await bareServer();
-    await using peer = await connect(bare.url, { link: "plain" });
-    await calls(peer);
-    expect(bare.offers).toEqual([""]);
-    await using server = await serve({ port: 0, link: "plain", methods: { echo: (params: unknown) => params } });
-    await using other = await connect(server.url);
-    await calls(other);
-  });
-
   it.each<[string, (() => boolean) | undefined, string[], string | undefined]>([
     ["second attempt if the server ignores subprotocols", () => false, ["reciproc.v1", ""], undefined],
     ["first attempt if the server accepts any subprotocol", undefined, ["reciproc.v1"], undefined],
@@ -50,20 +39,6 @@ describe.each([
       expect(await new Promise((resolve) => peer.on("notification", resolve))).toBe("welcome");
     await calls(peer);
     expect(bare.offers).toEqual(offers);
-  });
-
-  it.each([
-    [401, { authenticate: (): unknown => null }, "authentication failed"],
-    [503, { limits: { maxConnections: 1 } }, "`limits.maxConnections`, 1, is reached"],
-  ])("reports why a server refuses with %i", async (status, options, reason) => {
-    prepare();
-    await using server = await serve({ port: 0, ...options });
-    const first = "limits" in options ? await connect(server.url) : undefined;
-    const error = await rejection(connect(server.url));
-    expect(error).toBeInstanceOf(ConnectError);
-    expect(error).toMatchObject({ status, message: expect.stringContaining(reason) });
-    expect(server.peers.size).toBe(first === undefined ? 0 : 1);
-    await first?.close();
   });
 });
 
@@ -82,12 +57,6 @@ describe("a refused upgrade", () => {
     expect(frames).toEqual(['{"bye":{"code":4401,"reason":"authentication failed"}}']);
     expect(await refused).toMatchObject({ status: 401 });
     expect(peers).toEqual([]);
-  });
-
-  it("gets the HTTP status if it did not offer reciproc.v1", async () => {
-    await using server = await serve({ port: 0, authenticate: () => null });
-    await expect(plainPeer(server.url)).rejects.toThrow("401");
-    await expect(rejection(connectNode(server.url, { link: "plain" }))).resolves.toMatchObject({ status: 401 });
   });
 
   it.each([

@@ -298,16 +298,6 @@ describe("the end of a session", () => {
     },
   );
 
-  it("comes 5 s after a bye without a close, with its own code", async () => {
-    const { serving, raw } = await begun();
-    raw.send('{"bye":{"code":4001,"reason":"enough"}}');
-    await pass(4_999);
-    expect(serving.served.events).toEqual([]);
-    await pass(1);
-    expect(serving.served.events).toEqual([4001]);
-    expect(raw.closedWith).toBeDefined();
-  });
-
   it.each([
     ["has resumed it", true],
     ["has not read `resume` yet", false],
