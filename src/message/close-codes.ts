@@ -86,10 +86,14 @@ function refusesClient(code: number): boolean {
   return code >= 4400 && code < 4500;
 }
 
+/** Returns true for the codes, besides 1000, that an application may send (C-10). */
+export function isApplicationCode(code: unknown): code is number {
+  return Number.isInteger(code) && (code as number) >= 3000 && (code as number) <= 4999;
+}
+
 /** Returns the reason of a close, cut. Throws a `TypeError` for a close that an application may not send (C-10). */
 export function checkClose(code: unknown, reason: unknown): string {
-  if (code !== Normal && !(Number.isInteger(code) && (code as number) >= 3000 && (code as number) <= 4999))
-    throw expected("code", "1000 or from 3000 to 4999", code);
+  if (code !== Normal && !isApplicationCode(code)) throw expected("code", "1000 or from 3000 to 4999", code);
   if (typeof reason !== "string") throw expected("reason", "a string", reason);
   return cutReason(reason);
 }

@@ -7,7 +7,7 @@ export function makeLock(): string {
   return `reciproc ${nanoid()}`;
 }
 
-/** Holds a lock until `signal` aborts, or this page or worker ends. Calls `granted` when it has it. */
+/** Takes a lock, and holds it until `signal` aborts, or this page or worker ends. Calls `granted` once it is held. */
 export function holdLock(name: string, granted: () => void, signal?: AbortSignal): void {
   const hold = (): Promise<void> =>
     new Promise((release) => {
@@ -17,12 +17,12 @@ export function holdLock(name: string, granted: () => void, signal?: AbortSignal
   request(name, hold, signal);
 }
 
-/** Calls `released` when no page and no worker holds the lock any more, unless `signal` aborts before. */
+/** Calls `released` when the lock, which a page or a worker holds, is released. Does nothing if `signal` aborts before. */
 export function whenReleased(name: string, released: () => void, signal?: AbortSignal): void {
   request(name, released, signal);
 }
 
-/** Calls `granted` with the lock, which is released when that has ended. Does nothing if `signal` aborts before. */
+/** Takes a lock, and releases it when `granted` has ended. Does nothing if `signal` aborts before. */
 function request(name: string, granted: () => void | Promise<void>, signal: AbortSignal | undefined): void {
   navigator.locks.request(name, { ...(signal && { signal }) }, granted).catch((error: unknown) => {
     if (signal?.aborted !== true) uncaught(error);

@@ -3,29 +3,23 @@
  * in the flow of the connection, and its calls count against the limits of the connection, with which it is suspended and ends.
  */
 import { LiveFlow, NotificationHandle } from "../features/live.js";
-import { Abnormal, cutReason, GoingAway, Normal } from "../message/close-codes.js";
-import { plainText, type MessageText } from "../message/codec.js";
+import { Abnormal, Normal } from "../message/close-codes.js";
+import { encodeResult, plainText, type MessageText } from "../message/codec.js";
 import { InvalidParams, TooManySubscriptions } from "../message/codes.js";
-import { isObject, member, type Id, type NotificationMessage, type RequestMessage } from "../message/message.js";
-import { encodeError, encodeResult } from "../message/text.js";
+import { member, type NotificationMessage, type RequestMessage } from "../message/message.js";
 import type { CloseInfo, Frame, Link, LinkReceiver, SendHandle } from "../message/transport.js";
 import type { ReadBudget } from "../base/read-budget.js";
-import type { Config } from "../peer/config.js";
 import type { Connection } from "../peer/connection.js";
 import type { Feature, OwnPart } from "../peer/feature.js";
 import type { Slot } from "../peer/incoming-call.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
+import type { Server } from "../server/server.js";
 import { closeOf, HEAD_BYTES, inTab, METHOD, readTabMessage } from "./wire.js";
 
 /** Most tabs of one connection. */
 const MAX_TABS = 64;
 
-/** The part of a server that makes peers. */
-interface Accepting {
-  accept(transport: Link, auth: unknown, config: Config): AnyPeer;
-}
-
-/** The flow of a tab: that of the shared connection, which alone queues, drops and limits. */
+/** The flow of a tab. It passes messages to the flow of the shared connection, which queues, drops and limits them. */
 class TabFlow extends LiveFlow {
   get #link(): TabLink {
     return this.connection.transport as TabLink;
@@ -58,9 +52,6 @@ class TabFlow extends LiveFlow {
   override afterRead(then: () => void): boolean {
     return this.#shared.afterRead(then);
   }
-
-  /** The shared flow sends what is queued. */
-  override resumed(): void {}
 }
 
 /** The link of a tab's peer. */
@@ -70,15 +61,15 @@ class TabLink implements Link {
   /** The connection of the tab. */
   receiver!: Connection;
   readonly #tab: number;
-  /** Removes the tab. Returns false if it was removed before. */
-  readonly #remove: () => boolean;
+  /** The links of the open tabs. */
+  readonly #links: Map<unknown, TabLink>;
   /** What the shared connection keeps for the tab; `undefined` once the tab has ended. */
   #kept: number | undefined = 0;
 
-  constructor(tab: number, shared: Connection, remove: () => boolean) {
+  constructor(tab: number, shared: Connection, links: Map<unknown, TabLink>) {
     this.#tab = tab;
     this.shared = shared;
-    this.#remove = remove;
+    this.#links = links;
   }
 
   start(receiver: LinkReceiver): void {
@@ -89,17 +80,19 @@ class TabLink implements Link {
     return this.shared.flow.send(inTab(this.#tab, plainText(text)), this.#handleOf(handle));
   }
 
-  /** Peers share the handle of a notification, and it has the key of one peer. Those of calls are of one call each. */
+  /**
+   * Returns the handle for the shared flow. Several peers may share the handle of a notification: in the shared flow, each needs its own
+   * handle and key. A handle of calls belongs to one peer.
+   */
   #handleOf(handle: SendHandle | undefined): SendHandle | undefined {
     if (!(handle instanceof NotificationHandle)) return handle;
     const { droppable, latest, isBroadcast } = handle;
     return new NotificationHandle(droppable, latest && `${this.#tab} ${latest}`, isBroadcast, this.receiver);
   }
 
-  /** This side closes the tab, or the shared connection has ended, whose end is then that of the tab. */
+  /** Closes the tab. If the shared connection has ended, the tab reports the end of that. */
   close(code: number = Normal, reason = ""): void {
-    if (!this.#remove()) return;
-    this.#release();
+    this.#remove();
     const { shared, receiver } = this;
     const info = { code, reason };
     if (shared.ended !== undefined) return void (shared.peer as AnyPeer).closed.then((end) => receiver.closed(end));
@@ -107,11 +100,10 @@ class TabLink implements Link {
     queueMicrotask(() => receiver.closed(info));
   }
 
-  /** The client has closed the tab. */
+  /** Ends the tab, which the client has closed. */
   end(info: CloseInfo): void {
-    this.#remove();
     this.receiver.closed(info);
-    this.#release();
+    this.#remove();
   }
 
   keeps(by: number): void {
@@ -120,8 +112,9 @@ class TabLink implements Link {
     this.shared.transport.keeps?.(by);
   }
 
-  /** Forgets what is kept for the tab: an incomplete reply to a batch, which is not sent any more. */
-  #release(): void {
+  /** Removes the tab, whose peer has ended. What is still kept is an incomplete reply to a batch, which is not sent any more. */
+  #remove(): void {
+    this.#links.delete(this.#tab);
     this.keeps(-this.#kept!);
     this.#kept = undefined;
   }
@@ -151,35 +144,35 @@ class Tabs implements OwnPart {
 
   constructor(shared: Connection) {
     this.#shared = shared;
+    shared.peer.on("suspend", () => this.#links.forEach(({ receiver }) => receiver.emit("suspend")));
   }
 
-  /** Takes the call that opens a tab. By HTTP POST, and in a batch, there is no such method, and neither on a client. */
+  /** Takes the call that opens a tab. There is no such method on a client, by HTTP POST, and in a batch. */
   receive(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
     const { hooks, incoming } = this.#shared;
     if (hooks.server === undefined || slot !== incoming || !("id" in message)) return false;
-    this.#open(message.id, member(message.params, "tab"), hooks.server as Accepting);
+    const { id } = message;
+    const tab = member(message.params, "tab");
+    const refuse = (code: number, text: string): void => incoming.putError(id, { code, message: text }, slot);
+    if (!Number.isSafeInteger(tab) || this.#links.has(tab))
+      refuse(InvalidParams, "Expected `tab` to be the number of no other tab");
+    else if (this.#links.size >= MAX_TABS) refuse(TooManySubscriptions, `More than ${MAX_TABS} tabs`);
+    // What is sent may end the connection.
+    else if (slot.put(encodeResult(id, null)) && this.#shared.ended === undefined)
+      this.#open(tab as number, hooks.server as Server<any, any, any>);
     return true;
   }
 
-  #open(id: Id, tab: unknown, server: Accepting): void {
-    const shared = this.#shared;
-    const refuse = (code: number, message: string): boolean => shared.flow.send(encodeError(id, { code, message }));
-    if (!Number.isSafeInteger(tab) || this.#links.has(tab))
-      return void refuse(InvalidParams, "Expected `tab` to be the number of no other tab");
-    if (this.#links.size >= MAX_TABS) return void refuse(TooManySubscriptions, `More than ${MAX_TABS} tabs`);
-    shared.flow.send(encodeResult(id, null));
-    // What was sent may have ended the connection.
-    if (shared.ended !== undefined) return;
-    const link = new TabLink(tab as number, shared, () => this.#links.delete(tab));
-    if (this.#links.size === 0) shared.peer.off("suspend", this.#suspend).on("suspend", this.#suspend);
+  #open(tab: number, server: Server<any, any, any>): void {
+    const shared = this.#shared as Connection & { peer: AnyPeer };
+    const link = new TabLink(tab, shared, this.#links);
     this.#links.set(tab, link);
-    const { config, peer: sharedPeer } = shared as Connection & { peer: AnyPeer };
     // A tab has no tabs.
-    const use = config.use.filter((feature) => feature !== tabs);
-    const peer = server.accept(link, sharedPeer.auth, { ...config, use, Flow: TabFlow });
+    const use = shared.config.use.filter((feature) => feature !== tabs);
+    const peer = server.accept(link, shared.peer.auth, { ...shared.config, use, Flow: TabFlow });
     connectionOf(peer).incoming.counter = shared.incoming;
     // The shared connection renews its credentials for all tabs.
-    Object.defineProperty(peer, "auth", { get: () => sharedPeer.auth });
+    Object.defineProperty(peer, "auth", { get: () => shared.peer.auth });
   }
 
   receiveUnknown(value: unknown, slot: Slot): boolean {
@@ -188,32 +181,17 @@ class Tabs implements OwnPart {
     // A tab that has ended meanwhile is unknown.
     const link = this.#links.get(read.tab);
     if (read.closed === undefined) link?.receiver.dispatch(read.message);
-    else link?.end(closeInfoOf(read.closed));
+    else link?.end(read.closed);
     return true;
   }
 
-  readonly #suspend = (): void => this.#each(({ receiver }) => receiver.emit("suspend"));
-
   resumed(): void {
-    this.#each(({ receiver }) => receiver.resumed());
+    this.#links.forEach(({ receiver }) => receiver.resumed());
   }
 
   end(error: Error): void {
-    this.#each(({ receiver }) => receiver.close({ code: Abnormal, reason: "", error }));
+    this.#links.forEach(({ receiver }) => receiver.close({ code: Abnormal, reason: "", error }));
   }
-
-  /** A copy: what is called may end a tab. */
-  #each(call: (link: TabLink) => void): void {
-    for (const link of Array.from(this.#links.values())) call(link);
-  }
-}
-
-/** Returns a close that a client has sent, as a socket would report it. */
-function closeInfoOf(closed: unknown): CloseInfo {
-  const { code, reason } = (isObject(closed) ? closed : {}) as { code?: unknown; reason?: unknown };
-  const isCode =
-    Number.isInteger(code) && (code === GoingAway || ((code as number) >= 3000 && (code as number) <= 4999));
-  return { code: isCode ? (code as number) : Normal, reason: typeof reason === "string" ? cutReason(reason) : "" };
 }
 
 /**

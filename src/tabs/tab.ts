@@ -12,8 +12,8 @@ import { holdLock, makeLock, whenReleased } from "./locks.js";
 import type { FromTab, ToTab } from "./worker.js";
 
 /**
- * The link of a tab: has a port to its worker, and mirrors the connection of that. If that connection or the worker is lost, the link has
- * another port, by which the worker opens another peer at the server.
+ * The link of a tab, over a port to its worker. Its state is that of the connection of the worker. If that connection or the worker is
+ * lost, the link takes another port, by which the worker opens another peer at the server.
  */
 class WorkerLink implements Link {
   readonly isReciproc = true;
@@ -22,8 +22,8 @@ class WorkerLink implements Link {
   readonly #makeWorker: () => SharedWorker;
   #receiver!: LinkReceiver;
   #port: MessagePort | undefined;
-  /** Ends the listeners of the present port, and releases the lock. */
-  #ends = new AbortController();
+  /** Removes the listeners of the present port, and releases its lock. */
+  #ends!: AbortController;
 
   constructor(makeWorker: () => SharedWorker) {
     this.#makeWorker = makeWorker;
@@ -45,13 +45,16 @@ class WorkerLink implements Link {
     return true;
   }
 
-  /** Waits for no worker, which may hang. The lock is held until the worker has read the close: its release would come first. */
+  /**
+   * Closes the tab. Does not wait for the worker, which may hang. Keeps the lock until the worker has read the close, because the worker
+   * would learn of its release first.
+   */
   close(code: number = Normal, reason = ""): void {
     this.#post({ closed: { code, reason } });
     queueMicrotask(() => this.#receiver.closed({ code, reason }));
   }
 
-  /** Too much was queued while the connection was suspended: that of this tab alone is lost. */
+  /** Gives up the session for this tab only: too much was queued while the connection was suspended. */
   endSession(reason: string): boolean {
     const { signal } = this.#ends;
     queueMicrotask(() => signal.aborted || this.#lose(reason));
@@ -77,7 +80,11 @@ class WorkerLink implements Link {
     port.addEventListener("message", received, { signal });
     port.start();
     const lock = makeLock();
-    holdLock(lock, () => port.postMessage({ lock } satisfies FromTab), signal);
+    const granted = (): void => {
+      // The worker takes a tab with its lock. It must not take one that is closed by then.
+      if (this.#receiver.ended === undefined) this.#post({ lock });
+    };
+    holdLock(lock, granted, signal);
   }
 
   #received(data: ToTab): void {
@@ -102,7 +109,7 @@ class WorkerLink implements Link {
     this.#lose("the shared worker has ended");
   }
 
-  /** Gives up the port. The next receiver starts another. A listener of `suspend` may have closed the peer. */
+  /** Drops the port. The next receiver takes another, unless a listener of `suspend` has closed the peer. */
   #lose(reason: string): void {
     this.#dropPort();
     if (this.#receiver.ended === undefined) this.#receiver.lost(new Error(reason));
@@ -121,9 +128,9 @@ class WorkerLink implements Link {
 }
 
 /**
- * Makes the peer of a tab, which speaks through the connection of a shared worker. `makeWorker` makes that, such as
- * `() => new SharedWorker(url, { type: "module" })`, and is called again after each loss. Returns `undefined` where there is no SharedWorker, such
- * as in Chrome on Android, and in a page that is not a secure context: then connect by `open`, with the same options.
+ * Makes the peer of a tab, which speaks through the connection of a shared worker. `makeWorker` is called at once, and again after each
+ * loss. It returns a new object each time, such as `() => new SharedWorker(url, { type: "module" })`. Returns `undefined` where there is no
+ * SharedWorker, such as in Chrome on Android, and in a page that is not a secure context: then connect by `open`, with the same options.
  *
  * The peer is one of its own, as that of `open`: at the server too. Its state and its events are those of the shared connection: it is
  * `"connecting"` until that is open, and `suspend`, `resume`, `lost` and `missed` concern all tabs. If the worker ends, the peer emits `lost`.

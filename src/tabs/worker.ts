@@ -4,15 +4,15 @@ import { open, type ConnectOptions } from "../connect.js";
 import type { Supplied } from "../client/credentials.js";
 import { Abnormal, GoingAway } from "../message/close-codes.js";
 import { Busy } from "../message/codes.js";
-import type { RpcError } from "../message/errors.js";
+import { RpcError } from "../message/errors.js";
 import type { CloseInfo } from "../message/transport.js";
 import type { Feature, OwnPart } from "../peer/feature.js";
 import { connectionOf, type AnyPeer, type PeerOptions, type MethodOptions } from "../peer/peer.js";
 import { holdLock, makeLock, whenReleased } from "./locks.js";
 import { closeOf, inTab, METHOD, readTabMessage } from "./wire.js";
 
-/** What a tab posts: a message as text, its close, or the lock that it holds while it lives. */
-export type FromTab = string | { readonly closed: CloseInfo } | { readonly lock: string };
+/** What a tab posts: first the lock that it holds while it lives, then its messages as text, and its close. */
+export type FromTab = { readonly lock: string } | string | { readonly closed: CloseInfo };
 
 /** What the worker posts: the lock that it holds while it lives, the changes of the connection, and the messages of the server. */
 export type ToTab =
@@ -24,18 +24,19 @@ export type ToTab =
   | { readonly missed: number }
   | { readonly closed: CloseInfo };
 
-/** A tab that is connected to the worker: from the call that opens its peer at the server until either has ended, or the session is lost. */
+/** A tab that is connected to the worker by a port. After a loss, it has another port and number. */
 interface Tab {
   readonly number: number;
   readonly port: MessagePort;
-  /** `"waiting"`: the connection is not open yet. `"opening"`: the call that opens its peer is sent. `"open"`: it is answered. */
-  state: "waiting" | "opening" | "open";
+  /** Whether its peer is open at the server. */
+  isOpen: boolean;
 }
 
 const PAGE_ENDED: CloseInfo = { code: GoingAway, reason: "the page has ended" };
-const REFUSED: CloseInfo = { code: GoingAway, reason: "the connection has refused a message" };
-/** When a server is asked again that has refused a tab because too many messages came. */
+/** When the call that opens a tab is repeated, if it was refused because of too many messages. */
 const RETRY_MS = 1_000;
+/** How long tabs have to connect again after a loss. If none does, the connection is closed. */
+const RETURN_MS = 1_000;
 
 /** The options of the connection that tabs share. */
 export type ShareOptions = PeerOptions & ConnectOptions & MethodOptions<any, any>;
@@ -44,6 +45,7 @@ export type ShareOptions = PeerOptions & ConnectOptions & MethodOptions<any, any
 class SharedConnection {
   readonly #url: Supplied<string | URL>;
   readonly #options: ShareOptions;
+  /** The tabs by their number, until they are closed or lost. */
   readonly #tabs = new Map<unknown, Tab>();
   readonly #lock = makeLock();
   /** Resolves when this worker holds its lock. */
@@ -57,62 +59,73 @@ class SharedConnection {
     this.#options = options;
   }
 
-  add(port: MessagePort): void {
-    const tab: Tab = { number: ++this.#count, port, state: "waiting" };
+  connect(port: MessagePort): void {
+    const tab: Tab = { number: ++this.#count, port, isOpen: false };
     port.addEventListener("message", ({ data }: { data: FromTab }) => this.#received(tab, data));
     port.start();
-    void this.#granted.then(() => port.postMessage({ lock: this.#lock } satisfies ToTab));
+    void this.#granted.then(() => post(tab, { lock: this.#lock }));
+  }
+
+  #received(tab: Tab, data: FromTab): void {
+    if (typeof data === "string") {
+      // If the connection refuses the message, the connection is about to end or to be lost, with all tabs.
+      if (this.#tabs.has(tab.number)) connectionOf(this.#peer!).flow.sink.send(inTab(tab.number, data));
+    } else if ("closed" in data) this.#remove(tab, data, data.closed);
+    else this.#add(tab, data.lock);
+  }
+
+  #add(tab: Tab, lock: string): void {
     try {
-      this.#peer ??= this.#connect();
+      this.#peer ??= this.#open();
     } catch (error) {
       post(tab, { closed: { code: Abnormal, reason: String(error) } });
       throw error;
     }
     this.#tabs.set(tab.number, tab);
-    const peer = this.#peer;
-    // If the peer closes instead, so does the tab.
-    peer.opened.then(
-      () => this.#begin(tab, peer),
-      () => {},
-    );
+    whenReleased(lock, () => {
+      // If the page lives after all, it connects again.
+      post(tab, { suspended: true });
+      this.#remove(tab, { lost: PAGE_ENDED.reason }, PAGE_ENDED);
+    });
+    void this.#begin(tab, this.#peer);
   }
 
-  #connect(): AnyPeer {
+  #open(): AnyPeer {
     const part: OwnPart = { receiveUnknown: (value) => this.#forward(value) };
     const feature: Feature = { name: "tabs", methods: () => [], create: () => part };
     const peer: AnyPeer = open(this.#url, { ...this.#options, use: [...(this.#options.use ?? []), feature] });
-    peer.on("suspend", () => this.#each((tab) => post(tab, { suspended: true })));
-    peer.on("resume", () => this.#each((tab) => tab.state === "open" && this.#resumed(tab, peer)));
-    peer.on("missed", ({ count }) => this.#each((tab) => post(tab, { missed: count })));
+    peer.on("suspend", () => this.#postAll({ suspended: true }));
+    peer.on("resume", () => this.#tabs.forEach((tab) => tab.isOpen && this.#resumed(tab, peer)));
+    peer.on("missed", ({ count }) => this.#postAll({ missed: count }));
     peer.on("lost", ({ message }) => {
       // Each tab connects again, by another port: what it still posts here belongs to the lost session.
-      this.#each((tab) => post(tab, { lost: message }));
+      this.#postAll({ lost: message });
       this.#tabs.clear();
+      setDeadline({ deadline: 0, expire: () => this.#closeUnused() }, RETURN_MS);
     });
     peer.on("close", ({ code, reason }) => {
       if (peer !== this.#peer) return;
       this.#peer = undefined;
-      this.#each((tab) => this.#remove(tab, { closed: { code, reason } }));
+      this.#postAll({ closed: { code, reason } });
+      this.#tabs.clear();
     });
     return peer;
   }
 
-  /** Opens the peer of a tab at the server, unless the tab has closed meanwhile. */
+  /** Opens the peer of a tab at the server when the connection is open, unless the tab is closed or lost before. */
   async #begin(tab: Tab, peer: AnyPeer): Promise<void> {
-    if (!this.#tabs.has(tab.number)) return;
-    const connection = connectionOf(peer);
-    const { outgoing, flow } = connection;
-    tab.state = "opening";
     try {
+      await peer.opened;
+      if (!this.#tabs.has(tab.number)) return;
+      const { outgoing, flow } = connectionOf(peer);
       await outgoing.requestDirectly(METHOD, { tab: tab.number }, { timeoutMs: Infinity }, flow.sink);
-      tab.state = "open";
+      tab.isOpen = true;
       this.#resumed(tab, peer);
     } catch (error) {
-      // The events `lost` and `close` concern all tabs.
-      if (connection.ended !== undefined) return;
-      const { code, message } = error as RpcError;
-      if (code !== Busy) return this.#remove(tab, { closed: { code: Abnormal, reason: message } });
-      setDeadline({ deadline: 0, expire: () => void this.#begin(tab, peer) }, RETRY_MS);
+      if (!this.#tabs.has(tab.number)) return;
+      if (error instanceof RpcError && error.code !== Busy)
+        this.#remove(tab, { closed: { code: Abnormal, reason: error.message } });
+      else setDeadline({ deadline: 0, expire: () => void this.#begin(tab, peer) }, RETRY_MS);
     }
   }
 
@@ -124,37 +137,31 @@ class SharedConnection {
   /** Takes a message of the server. A tab that has ended meanwhile is unknown. */
   #forward(value: unknown): boolean {
     const read = readTabMessage(value);
-    const tab = this.#tabs.get(read?.tab);
-    if (tab !== undefined && read!.closed === undefined) post(tab, { message: read!.message });
-    else if (tab !== undefined) this.#remove(tab, { closed: read!.closed as CloseInfo });
-    return read !== undefined;
-  }
-
-  #received(tab: Tab, data: FromTab): void {
-    if (typeof data !== "string") {
-      if ("closed" in data) this.#remove(tab, data, data.closed);
-      else whenReleased(data.lock, () => this.#remove(tab, { closed: PAGE_ENDED }, PAGE_ENDED));
-    } else if (this.#tabs.has(tab.number) && !connectionOf(this.#peer!).flow.sink.send(inTab(tab.number, data))) {
-      post(tab, { suspended: true });
-      this.#remove(tab, { lost: REFUSED.reason }, REFUSED);
-    }
+    if (read === undefined) return false;
+    const tab = this.#tabs.get(read.tab);
+    if (tab === undefined) return true;
+    if (read.closed === undefined) post(tab, { message: read.message });
+    else this.#remove(tab, { closed: read.closed });
+    return true;
   }
 
   /** Removes a tab, and posts why. With `closed`, ends its peer at the server. Closes the connection after the last tab. */
   #remove(tab: Tab, why: ToTab, closed?: CloseInfo): void {
     post(tab, why);
     if (!this.#tabs.delete(tab.number)) return;
-    const peer = this.#peer;
-    if (peer === undefined) return;
-    if (closed !== undefined && tab.state !== "waiting") connectionOf(peer).flow.sink.send(closeOf(tab.number, closed));
-    if (this.#tabs.size > 0) return;
-    this.#peer = undefined;
-    void peer.close();
+    if (closed !== undefined) connectionOf(this.#peer!).flow.sink.send(closeOf(tab.number, closed));
+    this.#closeUnused();
   }
 
-  /** A copy: what is called may remove a tab. */
-  #each(call: (tab: Tab) => void): void {
-    for (const tab of Array.from(this.#tabs.values())) call(tab);
+  /** Closes the connection, unless a tab uses it. */
+  #closeUnused(): void {
+    if (this.#tabs.size > 0) return;
+    void this.#peer?.close();
+    this.#peer = undefined;
+  }
+
+  #postAll(message: ToTab): void {
+    this.#tabs.forEach((tab) => post(tab, message));
   }
 }
 
@@ -169,5 +176,5 @@ function post({ port }: Tab, message: ToTab): void {
  */
 export function shareConnection(url: Supplied<string | URL>, options: ShareOptions = {}): void {
   const shared = new SharedConnection(url, options);
-  addEventListener("connect", (event) => shared.add((event as MessageEvent).ports[0]!));
+  addEventListener("connect", (event) => shared.connect((event as MessageEvent).ports[0]!));
 }

@@ -26,7 +26,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   "": "base message contract socket session peer features client topics fleet server".split(" "),
   testing: [..."base message contract socket session peer features client topics fleet server".split(" "), ""],
   react: ["base", "message", "contract", "peer", "features", "client", ""],
-  tabs: ["base", "message", "contract", "peer", "features", "client", ""],
+  tabs: ["base", "message", "contract", "peer", "features", "client", "server", ""],
   cli: ["base", "message", "contract", "socket", "peer", "features", "client", "fleet", "server", "bridge", ""],
 };
 

@@ -3,7 +3,7 @@ import { expect, it, onTestFinished, vi } from "vitest";
 import { TooLargeError, type AnyPeer, type Options } from "../../src/index.js";
 import { openTab, shareConnection, tabs } from "../../src/tabs/index.js";
 import { testServer } from "../../src/testing/index.js";
-import { pass, rejection, useVirtualClock } from "../support/time.js";
+import { gate, pass, rejection, useVirtualClock } from "../support/time.js";
 
 useVirtualClock();
 
@@ -35,12 +35,21 @@ class Port extends EventTarget {
 
 class Locks {
   readonly #held = new Map<string, Promise<unknown>>();
+  #end = gate();
+
+  /** Releases the locks of all tabs, as the end of their pages does. */
+  endPages(): void {
+    this.#end.resolve();
+    this.#end = gate();
+  }
 
   request(name: string, { signal }: { signal?: AbortSignal }, granted: () => unknown): Promise<unknown> {
     const before = this.#held.get(name) ?? Promise.resolve();
     const result = new Promise((resolve, reject) => {
       signal?.addEventListener("abort", () => reject(signal.reason as Error));
-      void before.then(() => signal?.aborted === true || resolve(granted()));
+      // Only tabs have signals.
+      const end = signal ? this.#end.promise : new Promise(() => {});
+      void before.then(() => signal?.aborted === true || resolve(Promise.race([granted(), end])));
     });
     this.#held.set(name, Promise.allSettled([before, result]));
     return result;
@@ -62,7 +71,8 @@ function world(serving: object = {}, sharing: Parameters<typeof shareConnection>
   const workers: EventTarget[] = [];
   vi.stubGlobal("WebSocket", kit.WebSocket);
   vi.stubGlobal("SharedWorker", Port);
-  vi.stubGlobal("navigator", { locks: new Locks() });
+  const locks = new Locks();
+  vi.stubGlobal("navigator", { locks });
   vi.stubGlobal("addEventListener", (type: string, listener: typeof connect) => {
     if (type === "connect") connect = listener;
   });
@@ -85,7 +95,7 @@ function world(serving: object = {}, sharing: Parameters<typeof shareConnection>
       peer.on(event, (info?: unknown) => events.push(event === "missed" ? (info as { count: number }).count : event));
     return { peer, events };
   };
-  return { ...kit, workers, makeWorker, open };
+  return { ...kit, locks, workers, makeWorker, open };
 }
 
 const AGAIN = ["suspend", "lost", "resume"];
@@ -173,6 +183,17 @@ it("a tab closes by itself, by the server, and with 1006 by a server without the
   expect(await alien.peer.closed).toEqual({ code: 1006, reason: "Method not found" });
 });
 
+it("a tab whose page ends leaves no peer, and has another one if the page lives after all", async () => {
+  const { server, locks, open } = world();
+  const { peer, events } = open();
+  await peer.request("join", { room: "den" });
+  const [gone] = server.topic("den") as unknown as [AnyPeer];
+  locks.endPages();
+  expect((await gone.closed).code).toBe(1001);
+  expect(await peer.request("echo", { it: 7 })).toBe(7);
+  expect([server.peers.size, events]).toEqual([2, AGAIN]);
+});
+
 it("a tab is opened later if too many messages came", async () => {
   const { open } = world({ limits: { maxMessagesPerSecond: 2 } });
   const opened = [open(), open(), open()];
@@ -191,8 +212,11 @@ it("what is too long for the server fails in its tab, and closes nothing", async
   expect([await peer.request("echo", { it: "x".repeat(1_800) }), events]).toEqual(["x".repeat(1_800), []]);
 });
 
-it("a tab closes without its worker if that hangs, and with 1006 if it is not made or loaded, also after a loss", async () => {
-  const { network, workers, makeWorker, open } = world();
+it("a tab closes without its worker if that loads or hangs, and with 1006 if it is not made or loaded, and leaves no connection", async () => {
+  const { server, network, workers, makeWorker, open } = world();
+  await open().peer.close();
+  await pass(10);
+  expect(server.stats().opened).toBe(0);
   const hung = open({}, () => makeWorker(true));
   await hung.peer.close(4000, "now");
   expect(await hung.peer.closed).toEqual({ code: 4000, reason: "now" });
@@ -213,6 +237,7 @@ it("a tab closes without its worker if that hangs, and with 1006 if it is not ma
   network.lose();
   await pass(5_000);
   expect(await peer.closed).toMatchObject({ code: 1006, reason: "Error: no worker" });
+  expect(server.peers.size).toBe(0);
   const never = open({}, make);
   expect(await rejection(never.peer.opened)).toMatchObject({ message: "no worker" });
 });

@@ -86,21 +86,11 @@ describe("a tab", () => {
   it("is refused with a bad number, beyond 64, in a batch and inside a tab, and what is no message of a tab is malformed", async () => {
     const { after, server } = await world();
     await after(...Array.from({ length: 64 }, (_, i) => open(i)));
-    const batch = [open(70), inTab(1, {})];
-    expect(
-      await after(
-        ...[0, "1", undefined, 64].map(open),
-        inTab(3, open(1)),
-        inTab(3, inTab(1, {})),
-        { jsonrpc: "2.0", tab: 1 },
-        batch,
-      ),
-    ).toEqual(
-      [
-        ["- open -32602", "- open -32602", "- open -32602", "- open -32006", "3 open -32601", "3 null -32600"],
-        ["- null -32600", "- open -32601", "- null -32600"],
-      ].flat(),
-    );
+    const bad = [...[0, "1", undefined, 64].map(open), inTab(3, open(1)), inTab(3, inTab(1, {})), inTab(1, undefined)];
+    expect(await after(...bad, [open(70), inTab(1, {})])).toEqual([
+      ...["- open -32602", "- open -32602", "- open -32602", "- open -32006", "3 open -32601", "3 null -32600"],
+      ...["- null -32600", "- open -32601", "- null -32600"],
+    ]);
     expect(server.peers.size).toBe(65);
   });
 
