@@ -258,9 +258,10 @@ function* partsOf({ buffer, byteOffset, byteLength }: ArrayBufferView, most: num
 
 /**
  * Returns bytes that came in a message: the `Uint8Array` of a binary frame, or the bytes of a base64 string. Also reads what `bytes`
- * returned. The result may be part of a longer `ArrayBuffer`, as a Node `Buffer` may be: use its `byteOffset` and `length`. Throws
- * a `TypeError` for any other value.
+ * returned. The result may be part of a longer `ArrayBuffer`, as a Node `Buffer` may be: use its `byteOffset` and `length`. It is part of
+ * a `SharedArrayBuffer` only if `bytes` marked one on this side. Throws a `TypeError` for any other value.
  */
+export function bytesOf(value: unknown): Uint8Array<ArrayBuffer>;
 export function bytesOf(value: unknown): Uint8Array {
   if (value instanceof MarkedBytes) return value.view;
   if (ArrayBuffer.isView(value)) return uint8ArrayOf(value);

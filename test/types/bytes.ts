@@ -33,7 +33,8 @@ is<Equal<Result<Api["both"]>, { day: string; parts: Bytes[]; thumb?: Bytes }>>()
 is<Equal<Item<Api["download"]>, Bytes>>();
 
 declare const view: Uint8Array;
-export const read: Uint8Array = bytesOf(bytes(view));
+// A `Blob` takes only what is no part of shared memory.
+export const read = new Blob([bytesOf(bytes(view))]);
 
 const server = await serve<Api>({
   port: 0,
