@@ -2,6 +2,7 @@
 import { encodeError, encodeRawResult, exceeds, joinTexts, stringify, type MessageText } from "../message/codec.js";
 import * as ErrorCode from "../message/codes.js";
 import type { Connection } from "../peer/connection.js";
+import { notInUse } from "../peer/feature.js";
 import { clearDeadline, setDeadline } from "../base/deadlines.js";
 import { isAbort, RpcError } from "../message/errors.js";
 import type { IncomingCall, Slot } from "../peer/incoming-call.js";
@@ -193,6 +194,7 @@ export class ServedStream {
   #add(value: unknown): void {
     const connection = this.#connection;
     try {
+      if (ArrayBuffer.isView(value) && !connection.config.bytes) throw notInUse("bytes");
       connection.config.checks?.checkSent("stream", this.call?.method ?? NEXT, value);
       const text = stringify(value) ?? "null";
       // The source may fill the same buffer again.

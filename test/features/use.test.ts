@@ -12,6 +12,12 @@ const methods = {
   report: (_params: unknown, context: any) => context.progress("half") ?? "done",
 };
 
+async function last([stream]: [unknown], { peer }: { peer: AnyPeer }): Promise<unknown> {
+  let item: unknown;
+  for await (item of peer.iterate(stream as never));
+  return item;
+}
+
 /** Calls every member that needs a feature, and returns what each rejects with or throws. */
 async function useAll(peer: AnyPeer): Promise<unknown[]> {
   const uses = {
@@ -51,7 +57,11 @@ describe("a peer", () => {
     a.on("error", (error) => errors.push(error));
     for (const call of [b.request("report"), b.request("count")])
       expect(await rejection(call)).toMatchObject({ code: -32603 });
-    expect(errors).toEqual([needs("progress"), needs("streams")]);
+    const [c, d] = pair({ use: [streams] }, { use: [streams, bytes], methods: { last } });
+    c.on("error", (error) => errors.push(error));
+    d.on("error", () => {}); // its handler fails with the stream
+    expect(await rejection(c.request("last", [c.offer([new Uint8Array(1)])]))).toMatchObject({ code: -32603 });
+    expect(errors).toEqual(["progress", "streams", "bytes"].map(needs));
   });
 
   it("with one feature has not the other", async () => {
