@@ -2,6 +2,7 @@
 export const groups = {
   Start: {
     "Getting started": "guides/getting-started",
+    "A collaborative board in an hour": "guides/board",
     "Calls in both directions": "guides/calls",
     "Typed contracts": "guides/contracts",
     Examples: "examples",

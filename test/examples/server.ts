@@ -8,16 +8,16 @@ export class ExampleServer {
   url = "";
   #running: Running | undefined;
   #errors = "";
-  readonly #program: [path: string, args: string[], env: Record<string, string>, cwd: string];
+  readonly #program: [path: string, args: string[]];
 
-  constructor(path: string, args: string[] = [], env: Record<string, string> = {}, cwd = EXAMPLES) {
-    this.#program = [join(EXAMPLES, path), args, env, cwd];
+  constructor(path: string, args: string[] = []) {
+    this.#program = [join(EXAMPLES, path), args];
   }
 
   async start(): Promise<void> {
     const port = this.url === "" ? "0" : new URL(this.url).port;
-    const [path, args, env, cwd] = this.#program;
-    this.#running = new Running(path, args, { ...env, PORT: port }, cwd);
+    const [path, args] = this.#program;
+    this.#running = new Running(path, args, { PORT: port }, EXAMPLES);
     this.url = /(?:http|ws):\S+/.exec(await this.#running.line(/(http|ws):/))![0];
   }
 

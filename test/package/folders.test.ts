@@ -13,7 +13,6 @@ const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
 const FOLDERS = [
   ...(await readdir(TESTS)).filter((name) => existsSync(join(TESTS, name, "package-lock.json"))),
   "../demo/language-servers",
-  "../examples/board-react",
   "../examples/language-server",
   "../examples/three-nodes",
   "../site",

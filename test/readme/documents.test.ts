@@ -28,6 +28,7 @@ const ELSEWHERE: Record<string, string> = {
   "docs/CLI.md json-client.js": "test/interop/lsp/language-servers.test.ts",
   "docs/INTEROP.md other-client.js": OTHERS,
   "docs/SCALING.md *": "test/scaling/scaling.test.ts",
+  "docs/guides/board.md *": "test/browser/board-guide.test.ts",
   "docs/guides/engine.md bus.ts": "test/readme/engine.test.ts",
   "docs/guides/engine.md bus.spec.ts": "test/readme/engine.test.ts",
   "docs/guides/from-rpc-websockets.md sum-rpc-websockets.js": OTHERS,
@@ -79,7 +80,7 @@ const NOT_TYPED = [
 /** Compiled as JavaScript, in which every parameter is optional. */
 const JAVASCRIPT = ["bank.js"];
 const typed = examples.filter(
-  ({ name, page }) => /\.[jt]sx?$/.test(name) && !NOT_TYPED.includes(name) && !page.endsWith("frameworks.md"),
+  ({ name, page }) => /\.[jt]sx?$/.test(name) && !NOT_TYPED.includes(name) && !/(board|frameworks)\.md$/.test(page),
 );
 let compiled: string;
 const [first, second, clock] = [new Thread(), new Thread(), new Thread()];

@@ -7,6 +7,7 @@ import { join, resolve as resolvePath } from "node:path";
 import { createInterface, type Interface } from "node:readline";
 import { promisify } from "node:util";
 import { Worker } from "node:worker_threads";
+import { blocksOf } from "../../scripts/guide.js";
 
 const root = join(import.meta.dirname, "../..");
 const TSC = join(root, "node_modules/typescript/bin/tsc");
@@ -22,17 +23,10 @@ export interface Example {
   readonly output: readonly string[] | undefined;
 }
 
-/** A block of code, whose first line is a comment that names its file, and the block of text after it. */
-const EXAMPLE =
-  /^```(?:js|tsx?|html|yaml|sh|nginx|caddy|haproxy)\n(?:\/\/|#|<!--) ([\w-]+(?:\.[\w-]+)+)(?: -->)?\n([\s\S]*?)^```$(?:\n\n^```text\n([\s\S]*?)^```$)?/gm;
-
+/** The files that a document has whole. A guide with blocks of `diff` is written by `scripts/guide.js`. */
 export async function examplesOf(document: string): Promise<Example[]> {
-  const text = await readFile(join(root, document), "utf8");
-  return [...text.matchAll(EXAMPLE)].map(([, name, code, output]) => ({
-    name: name!,
-    code: code!,
-    output: output?.trimEnd().split("\n"),
-  }));
+  const blocks = blocksOf(await readFile(join(root, document), "utf8"));
+  return blocks.filter(({ language }) => !["diff", "jsonc"].includes(language));
 }
 
 export async function extract(document: string, into = folder): Promise<string[]> {

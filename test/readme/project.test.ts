@@ -29,7 +29,7 @@ it("llms.txt is what `node scripts/llms.js` writes, and lists every document onc
 
 it("the changelog, the file that `npm pack` makes and the policy on versions have the versions of the package", async () => {
   expect(/^## (\S+?),? /m.exec(await textOf("CHANGELOG.md"))![1]).toBe(version);
-  for (const document of ["docs/guides/getting-started.md", "docs/guides/react.md"]) {
+  for (const document of ["getting-started", "board", "react"].map((name) => `docs/guides/${name}.md`)) {
     const files = (await textOf(document)).match(/reciproc-[\d.]+\.tgz/g);
     expect(new Set(files)).toEqual(new Set([`reciproc-${version}.tgz`]));
   }
@@ -114,7 +114,6 @@ it("RELIABILITY.md, and the last column of SECURITY.md, name tests that exist", 
 
 it("the examples have a test each, are in the lists, and a README of one page says how to start each", async () => {
   const TESTS: Record<string, string> = {
-    "board-react": "test/browser/board-react.test.ts",
     chat: "test/browser/examples.test.ts",
     cursors: "test/browser/examples.test.ts",
     "language-server": "test/browser/examples.test.ts",
