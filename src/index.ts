@@ -21,7 +21,7 @@ export {
   type PresenceState,
   type PresentParams,
 } from "./client/presence.js";
-export { bytes, bytesOf, type Bytes, type BytesCodec, type BytesSource } from "./message/bytes.js";
+export { bytes, bytesOf, readBytes, type Bytes, type BytesCodec, type BytesSource } from "./message/bytes.js";
 export { Peer } from "./peer/peer.js";
 export type { FailedCall } from "./peer/hooks.js";
 export type { AnyPeer, Around, Batch, Call, Context, Options, PeerEvents, PeerOptions } from "./peer/peer.js";

@@ -5,8 +5,10 @@
  * The codec calls this file only after the first call of `bytes`. A page that imports nothing of it contains nothing of it.
  */
 import { collectBytes, type MessageText, messageJson } from "./codec.js";
-import { expected, mistake } from "./errors.js";
+import { RequestTooLarge } from "./codes.js";
+import { expected, mistake, RpcError } from "./errors.js";
 import type { Carried } from "./jsonify.js";
+import { checkOptions, positive } from "./options.js";
 
 /** What `bytes` marks: any view, such as a `Uint8Array`, a `Buffer` or a `DataView`, or an `ArrayBuffer`. */
 export type BytesSource = ArrayBufferView | ArrayBufferLike;
@@ -268,6 +270,25 @@ export function bytesOf(value: unknown): Uint8Array {
   if (typeof value === "string" && value.length % 4 === 0 && !/[^A-Za-z0-9+/]/.test(value.replace(/={1,2}$/, "")))
     return fromBase64(value);
   throw expected("value", "a Uint8Array or a base64 string", value);
+}
+
+/**
+ * Yields the bytes of each value of a stream, as `bytesOf` returns them: `readBytes(peer.iterate(file), { maxBytes: 500_000 })`. If the
+ * values have more than `maxBytes` together, ends the stream and throws an `RpcError` with code -32007, which a handler can let through.
+ * Throws a `TypeError` for a `maxBytes` that is no positive number, and for a value that is no bytes; otherwise as reading the stream does.
+ */
+export async function* readBytes(
+  values: AsyncIterable<unknown>,
+  options: { readonly maxBytes: number },
+): AsyncGenerator<Uint8Array<ArrayBuffer>, void> {
+  const { maxBytes } = checkOptions("options", options, { maxBytes: positive });
+  let left = maxBytes;
+  for await (const value of values) {
+    const part = bytesOf(value);
+    left -= part.length;
+    if (left < 0) throw new RpcError(RequestTooLarge, `the stream has more than ${maxBytes} bytes`);
+    yield part;
+  }
 }
 
 function uint8ArrayOf(view: unknown): Uint8Array {

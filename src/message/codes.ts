@@ -16,7 +16,7 @@ export const RequestCancelled = -32800;
 export const NoSuchStream = -32001;
 /** The peer has as many subscriptions open as `maxPerPeer` allows. */
 export const TooManySubscriptions = -32006;
-/** The message, sent by HTTP POST, is longer than `maxMessageBytes`. */
+/** The message, sent by HTTP POST, is longer than `maxMessageBytes`, or a stream has more bytes than `readBytes` accepts. */
 export const RequestTooLarge = -32007;
 /** The reply would exceed `maxReplyBytes`. */
 export const ResponseTooLarge = -32008;

@@ -1,11 +1,12 @@
 import { describe, expect, it, vi } from "vitest";
 import type { Link } from "../../src/message/transport.js";
-import { bytes, bytesOf, encodeError, encodeNotification, encodeRequest, encodeResult, Peer } from "../../src/index.js";
+import { bytes, bytesOf, encodeError, encodeNotification, encodeRequest, encodeResult } from "../../src/index.js";
+import { Peer, readBytes } from "../../src/index.js";
 import * as codec from "../../src/message/codec.js";
 import type { TextWithBytes } from "../../src/message/bytes.js";
-
 import { binaryFrame } from "../support/binary.js";
-import { connectedPair, inBatch, readAll } from "../support/pair.js";
+import { connectedPair, inBatch, readAll, type AnyOptions } from "../support/pair.js";
+import { gate, rejection } from "../support/turns.js";
 
 const DATA = Uint8Array.from({ length: 300 }, (_, i) => i);
 const BASE64 = Buffer.from(DATA).toString("base64");
@@ -98,9 +99,8 @@ describe("`bytesOf`", () => {
     const read = Array.from({ length: 10 }, (_, length) =>
       bytesOf(Buffer.from(DATA.subarray(0, length)).toString("base64")),
     );
-    for (const [length, part] of read.entries()) {
+    for (const [length, part] of read.entries())
       expect([part, part.buffer.byteLength]).toEqual([DATA.slice(0, length), length]);
-    }
     const buffer = Buffer.from(DATA);
     const view = bytesOf(buffer);
     expect(view).toEqual(DATA);
@@ -128,6 +128,21 @@ describe("`bytesOf`", () => {
       globalThis.Buffer = node;
     }
   });
+});
+
+it("`readBytes` yields Uint8Arrays up to a limit, beyond which it ends the stream and refuses the call", async () => {
+  const ended = gate();
+  const next = async (): Promise<object> => ({ done: false, value: bytes(DATA) });
+  const endless = { [Symbol.asyncIterator]: () => ({ next, return: async () => ended.resolve() }) };
+  const take = async ([stream, maxBytes]: any, { peer }: any): Promise<unknown> =>
+    (await readAll(readBytes(peer.iterate(stream), { maxBytes }))).map((part) => part instanceof Uint8Array);
+  await using pair = connectedPair({}, { methods: { take } });
+  const call = (from: any, most: unknown): Promise<unknown> => pair.a.request("take", [pair.a.offer(from), most]);
+  expect(await call([bytes(DATA), bytes(DATA)], 600)).toEqual([true, true]);
+  expect(await rejection(call(endless, 600))).toMatchObject({ code: -32007 });
+  await ended.promise;
+  expect(await rejection(call([], 0))).toMatchObject({ code: -32603 });
+  expect(pair.takeErrors()).toEqual([new TypeError("Expected `maxBytes` to be a positive number, got `0` (number)")]);
 });
 
 describe("a binary frame", () => {
@@ -190,9 +205,8 @@ describe("a binary frame", () => {
   });
 
   it("keeps no more memory alive than twice the bytes that stay in use", () => {
-    const { result } = bytes.read(
-      (codec.encodeResult(1, [bytes(DATA), bytes(new Uint8Array(10_000))]) as TextWithBytes).frame,
-    ) as { result: [Uint8Array, Uint8Array] };
+    const { frame } = codec.encodeResult(1, [bytes(DATA), bytes(new Uint8Array(10_000))]) as TextWithBytes;
+    const { result } = bytes.read(frame) as { result: [Uint8Array, Uint8Array] };
     expect(result[0].buffer.byteLength).toBe(300);
     expect(result[1].buffer.byteLength).toBeLessThan(20_000);
   });
@@ -200,16 +214,12 @@ describe("a binary frame", () => {
 
 describe("bytes on a plain link", () => {
   it("are base64 in both directions, in batches, in progress and in streams", async () => {
-    await using pair = connectedPair(
-      {},
-      {
-        methods: {
-          echo: ({ value }, { progress }) => (progress(again(value)), [value, again(value)]),
-          read: async ([stream], { peer }) => readAll(peer.iterate(stream)),
-          list: (_params, { peer }) => peer.offer([bytes(DATA)]),
-        },
-      },
-    );
+    const methods: AnyOptions["methods"] = {
+      echo: ({ value }, { progress }) => (progress(again(value)), [value, again(value)]),
+      read: async ([stream], { peer }) => readAll(peer.iterate(stream)),
+      list: (_params, { peer }) => peer.offer([bytes(DATA)]),
+    };
+    await using pair = connectedPair({}, { methods });
     const { a } = pair;
     const reports: unknown[] = [];
     const onProgress = (value: unknown): void => void reports.push(value);

@@ -6,6 +6,7 @@ import {
   bytesOf,
   connect,
   contract,
+  readBytes,
   serve,
   type Bytes,
   type ContractOf,
@@ -42,12 +43,10 @@ const server = await serve<Api>({
     save: ({ photo }) => bytes(bytesOf(photo)),
     both: ([a, b]) => ({ day: new Date(), parts: [a, b] }),
     async upload({ file }, { peer }) {
-      let size = 0;
-      for await (const part of peer.iterate(file)) {
-        is<Equal<typeof part, Bytes>>();
-        size += bytesOf(part).length;
-      }
-      return size;
+      for await (const part of peer.iterate(file)) is<Equal<typeof part, Bytes>>();
+      for await (const part of readBytes(peer.iterate(file), { maxBytes: 10 }))
+        is<Equal<typeof part, Uint8Array<ArrayBuffer>>>();
+      return 0;
     },
     // A stream may yield views, or what is marked.
     download: ({ name }, { peer }) => (name === "" ? peer.offer([view]) : createReadStream(name)),
@@ -76,9 +75,7 @@ has<Stream<string>>()(peer.offer(lines()));
 has<Stream<Bytes | string | number>>()(peer.offer([view, "text", 1]));
 await peer.request("upload", { file: peer.offer(blob.stream()) });
 
-const api = contract({
-  download: { stream: z.custom<Bytes>() },
-});
+const api = contract({ download: { stream: z.custom<Bytes>() } });
 is<Equal<Item<ContractOf<typeof api>["download"]>, Bytes>>();
 
 // What must not compile.
