@@ -68,6 +68,7 @@ export {
   ConnectError,
   ConnectionLostError,
   ErrorCode,
+  isApplicationError,
   ProtocolError,
   RpcError,
   TimeoutError,

@@ -1,7 +1,7 @@
 /** A followed topic: the state of a topic of the server, which this side keeps current by the publications of the topic. */
 import type { Contract, GivenParams, NotifyName, Params, Result } from "../contract/contract.js";
 import { encodeNotification } from "../message/codec.js";
-import { ProtocolError, RpcError } from "../message/errors.js";
+import { isApplicationError, ProtocolError } from "../message/errors.js";
 import { anyFunction, checkOptions, must, optional, tableOf } from "../message/options.js";
 import { positionOf, textOf, type Position } from "../message/position.js";
 import { errorOfEnd, type CloseInfo } from "../message/transport.js";
@@ -283,11 +283,6 @@ export class Store implements FollowedTopic<any> {
   readonly #end = (info: CloseInfo): void => {
     if (this.#state.kind !== "joining") this.#fail(errorOfEnd("the connection ended", info));
   };
-}
-
-/** Returns true if the handler of a call has thrown an `RpcError` with a code of its own. */
-export function isApplicationError(cause: unknown): boolean {
-  return cause instanceof RpcError && (cause.code < -32768 || cause.code > -32000);
 }
 
 /** Counts a store. Returns a function that notifies `leave`, unless another one with the same `leave` and params is still to be called. */

@@ -2,11 +2,11 @@
 import type { Contract, GivenParams, PresenceParams } from "../contract/contract.js";
 import { encodeNotification } from "../message/codec.js";
 import { InvalidParams } from "../message/codes.js";
-import { ConnectionLostError, type RpcError } from "../message/errors.js";
+import { ConnectionLostError, isApplicationError, type RpcError } from "../message/errors.js";
 import { any, anyFunction, checkOptions, optional } from "../message/options.js";
 import type { AnyPeer, Peer } from "../peer/peer.js";
 import { Backoff } from "./backoff.js";
-import { isApplicationError, leaveLast, Store, type FollowedValue, type TopicState } from "./follow.js";
+import { leaveLast, Store, type FollowedValue, type TopicState } from "./follow.js";
 
 /** The params of a method that `presence` calls: those of the application. */
 export type PresentParams<M> = Omit<GivenParams<M>, "presence" | "state">;

@@ -80,6 +80,11 @@ export function checkError(code: unknown, message: unknown): void {
   if (typeof message !== "string") throw expected("message", "a string", message);
 }
 
+/** Returns true if the handler of a call has thrown `error`: an `RpcError` with a code of its own, outside -32768 to -32000. */
+export function isApplicationError(error: unknown): error is RpcError {
+  return error instanceof RpcError && (error.code < -32768 || error.code > -32000);
+}
+
 /** Makes the error of `method` that the other side answered with. A handler that lets it through does not answer with it. */
 export function receivedError(method: string, code: number, message: string, data: unknown): RpcError {
   const error = Object.assign(new RpcError(code, message, data), { method });

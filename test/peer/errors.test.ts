@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { contract, RpcError, type AnyPeer, type Around, type Context, type SchemaContract } from "../../src/index.js";
+import { contract, isApplicationError, RpcError, type SchemaContract } from "../../src/index.js";
+import type { AnyPeer, Around, Context } from "../../src/index.js";
 import { testServer, virtualClock } from "../../src/testing/index.js";
 import { connectedPair, inBatch, type ConnectedPair } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
@@ -151,6 +152,12 @@ it("an RpcError refuses a code that is no integer, and a message that is no stri
     expect(() => new RpcError(code as number, "m")).toThrow(/^Expected `code` to be an integer, got /);
   for (const message of [5, null, undefined, {}])
     expect(() => new RpcError(1, message as string)).toThrow(/^Expected `message` to be a string, got /);
+});
+
+it("`isApplicationError` accepts an RpcError with a code that JSON-RPC does not reserve, and no other error", () => {
+  const codes = [-32769, -32768, -32000, -31999, 0, 1];
+  expect(codes.filter((code) => isApplicationError(new RpcError(code, "m")))).toEqual([-32769, -31999, 0, 1]);
+  expect(isApplicationError({ code: 1 })).toBe(false);
 });
 
 it("the stack of an error of a call names the method, and begins with the line of the caller", async () => {
