@@ -56,10 +56,10 @@ const Landmark = {
 
 /** The calls of the first page's example, as a diagram. Each is a line with the side that it starts from. */
 const STEPS = [
-  { text: 'welcome("Lovelace")', isToServer: true },
-  { text: "title()", isToServer: false },
-  { text: '"Countess"', isToServer: true, isAnswer: true },
-  { text: '"Welcome, Countess ..."', isToServer: false, isAnswer: true },
+  { text: "clear()", isToServer: true },
+  { text: 'confirm("Clear the board?")', isToServer: false },
+  { text: "true", isToServer: true, isAnswer: true },
+  { text: '"cleared"', isToServer: false, isAnswer: true },
 ];
 
 /** Renders two sides that call each other. The text of the page says the same. */
