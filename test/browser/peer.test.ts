@@ -88,7 +88,8 @@ afterEach(async () => {
 
 /** Starts the server behind a relay. Their ports differ from that of the page. */
 async function start(options: Partial<ServeOptions<any, any, any>> = {}): Promise<void> {
-  server = await serve<any, any, any>({ port: 0, methods: methods as never, ...options });
+  const { authenticate = ({ headers }) => headers.cookie ?? "no cookie" } = options;
+  server = await serve<any, any, any>({ port: 0, methods: methods as never, ...options, authenticate });
   relay = await Relay.to(server.url);
 }
 
@@ -219,6 +220,14 @@ describe("a connection attempt of a page", () => {
       expect.stringMatching(/^403 Origin "http:\/\/elsewhere\.test:\d+" is not allowed/),
       ...Array<unknown>(2).fill(expect.stringMatching(/^403 Host "elsewhere\.test:\d+" is not allowed/)),
     ]);
+  });
+
+  it("has the cookies of the page, by which `authenticate` knows the user, who is logged out by 4401", async () => {
+    await page.evaluate(() => void (document.cookie = "user=ada"));
+    await connectPage();
+    expect(Array.from(server.peers, ({ auth }) => auth as unknown)).toEqual(["user=ada"]);
+    for (const each of server.peers) void each.close(4401);
+    await untilEmitted("close");
   });
 
   it("connects again, without the offer, if a server ignores subprotocols", async () => {
