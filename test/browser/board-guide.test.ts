@@ -1,48 +1,43 @@
 /** Builds the application of docs/guides/board.md in its steps, as a reader does, and uses it in Chromium. */
 import { spawn } from "node:child_process";
-import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import { filesOf, stepsOf } from "../../scripts/guide.js";
+import { run as runCommand, type Ended } from "../cli/program.js";
 import { clean, folder, Running, tsc } from "../readme/examples.js";
-import { aptInstall, onPath } from "../support/debian.js";
+import { ensureServer } from "../support/debian.js";
 import { freePort } from "../support/ports.js";
 import { RedisServer } from "../support/redis.js";
-import { newPage } from "./browser.js";
+import { Relay } from "../support/relay.js";
+import { openPage } from "./browser.js";
 import { enterText, status } from "./windows.js";
 
 const ROOT = join(import.meta.dirname, "../..");
-const [CLI, VITE] = [join(ROOT, "dist/cli/main.js"), join(ROOT, "node_modules/vite/bin/vite.js")];
+const VITE = join(ROOT, "node_modules/vite/bin/vite.js");
 const GUIDE = await readFile(join(ROOT, "docs/guides/board.md"), "utf8");
-const steps = stepsOf(GUIDE);
-const folders = new Map<number, Promise<string>>();
 const programs: Running[] = [];
+/** The folder of a step, with its files as they are after it, and as they are compiled. */
+const folderOf = (step: number): string => join(folder, `board-${step}`);
 
-// As if it was installed: Vite does not serve what is outside of the folder of an application.
 beforeAll(async () => {
+  // As if it was installed: Vite does not serve what is outside of the folder of an application.
   for (const name of ["dist", "package.json"])
     await cp(join(ROOT, name), join(folder, "node_modules/reciproc", name), { recursive: true });
+  for (const [i, { text }] of stepsOf(GUIDE).entries()) {
+    const into = folderOf(i + 1);
+    await mkdir(into);
+    await writeFile(join(into, "package.json"), '{ "type": "module" }');
+    for (const [name, code] of filesOf(text)) await writeFile(join(into, name), code);
+    expect(await tsc(["-p", into])).toBe("");
+  }
 });
 afterAll(async () => {
   for (const program of programs) await program.stop("SIGKILL");
   await clean();
 });
-
-/** Returns the folder of a step, in which its files are compiled. */
-function folderOf(step: number): Promise<string> {
-  const write = async (): Promise<string> => {
-    const into = join(folder, `board-${step}`);
-    await mkdir(into, { recursive: true });
-    await writeFile(join(into, "package.json"), '{ "type": "module" }');
-    for (const [name, code] of filesOf(steps[step - 1]!.text)) await writeFile(join(into, name), code);
-    expect(await tsc(["-p", into])).toBe("");
-    return into;
-  };
-  const promise = folders.get(step) ?? write();
-  folders.set(step, promise);
-  return promise;
-}
 
 /** Runs a program until the end of the file. */
 function run(path: string, args: string[], env: NodeJS.ProcessEnv, cwd: string): Running {
@@ -57,56 +52,37 @@ async function start(into: string, env: NodeJS.ProcessEnv): Promise<Running> {
   return server;
 }
 
-/** Opens a page in a context of its own. A dialog is answered with `name`. */
-async function visit(url: string, name = ""): Promise<Page> {
-  const page = await newPage();
-  page.on("dialog", (dialog) => void dialog.accept(name));
-  await page.goto(url);
-  return page;
-}
 const card = (page: Page, text: string): Locator => page.getByLabel("Cards").getByText(text);
 const here = (page: Page): Promise<string | null> => page.getByLabel("Here").textContent();
 
-it.each(steps.map(({ title }, i) => [title, i + 1] as const))("each step compiles: %s", async (_title, step) => {
-  await folderOf(step);
-});
-
 it("the commands of the second step print a card, and why one without a text is refused", async () => {
-  const into = await folderOf(2);
-  const server = await start(into, { PORT: "0" });
+  const server = await start(folderOf(2), { PORT: "0" });
   const { host } = new URL(server.lines[0]!.split(" ").at(-1)!);
-  const ended: Running[] = [];
+  const ended: Ended[] = [];
   for (const [, command] of GUIDE.matchAll(/^npx reciproc (call localhost:3000.*)$/gm)) {
-    const words = [...command!.replace("localhost:3000", host).matchAll(/'([^']*)'|(\S+)/g)];
-    const args = words.map(([, quoted, plain]) => quoted ?? plain!);
-    const call = run(CLI, args, {}, into);
-    await call.exited;
-    ended.push(call);
+    const words = command!.replace("localhost:3000", host).matchAll(/'([^']*)'|(\S+)/g);
+    ended.push(await runCommand(Array.from(words, ([, quoted, plain]) => quoted ?? plain!)));
   }
-  const [, opened, refused, ...others] = ended;
-  expect(JSON.parse(opened!.lines.join())).toMatchObject({ value: [{ id: "1", text: "Tea", by: "ada", votes: 0 }] });
-  expect(refused!.errors).toContain("error -32602");
-  expect(others).toEqual([]);
+  const printed = (pattern: RegExp): unknown => expect.stringMatching(pattern);
+  expect(ended).toMatchObject([{}, { stdout: printed(/"text": ?"Tea"/) }, { stderr: printed(/error -32602/) }]);
 });
 
 it("the tests of the guide pass", async () => {
-  const into = await folderOf(8);
-  const tests = run(join(into, "build/board.test.js"), [], {}, into);
+  const tests = run(join(folderOf(8), "build/board.test.js"), [], {}, folderOf(8));
   expect(await tests.exited).toEqual([0, null]);
-  const code = filesOf(GUIDE).get("board.test.ts")!;
-  const count = code.match(/^test\(/gm)!.length;
-  expect(tests.lines.filter((line) => line.endsWith(`pass ${count}`))).toHaveLength(1);
+  const [, ...each] = filesOf(GUIDE).get("board.test.ts")!.split("\ntest(");
+  expect(tests.lines.join("\n")).toMatch(new RegExp(`pass ${each.length}$`, "m"));
 });
 
 it.each([3, 4, 5])(
   "the pages of step %i show each other's cards, and one that is written during a restart",
   async (step) => {
-    const into = await folderOf(step);
+    const into = folderOf(step);
     const [PORT, pagePort] = [String(await freePort()), String(await freePort())];
     const server = await start(into, { PORT });
     const vite = run(VITE, ["--host", "127.0.0.1", "--port", pagePort], { PORT }, into);
     const [url] = /http:\S+/.exec(await vite.line(/Local/))!;
-    const [ada, bob] = [await visit(url, "Ada"), await visit(url, "Bob")];
+    const [ada, bob] = [await openPage(url, "Ada"), await openPage(url, "Bob")];
     for (const page of [ada, bob]) await status(page, "open").waitFor();
     await enterText(ada, "New card", "Tea");
     for (const page of [ada, bob]) await card(page, "Tea").waitFor();
@@ -123,8 +99,7 @@ it.each([3, 4, 5])(
 );
 
 it("two nodes behind nginx serve the board, also when one of them is killed", async () => {
-  const into = await folderOf(10);
-  if (onPath("nginx").length === 0) await aptInstall("nginx");
+  const into = folderOf(10);
   await using redis = await RedisServer.create();
   const ports = [await freePort(), await freePort(), await freePort()].map(String);
   const env = { REDIS_URL: redis.url, TOKEN_KEY: "secret", HOSTS: "localhost" };
@@ -140,12 +115,13 @@ it("two nodes behind nginx serve the board, also when one of them is killed", as
   const main = `include /etc/nginx/mime.types; ${temporary.join(" ")} access_log off; include board.conf;`;
   await writeFile(join(into, "nginx.conf"), `user root; events {} http { ${main} }`);
   const settings = ["-p", `${into}/`, "-c", "nginx.conf", "-e", "stderr", "-g", "daemon off; pid nginx.pid;"];
-  const nginx = spawn(onPath("nginx")[0] ?? "/usr/sbin/nginx", settings, { stdio: "ignore" });
+  const nginx = spawn(await ensureServer("NGINX_PATH", "nginx 1", "nginx"), settings, { stdio: "ignore" });
   onTestFinished(() => void nginx.kill());
   const url = `http://localhost:${ports[2]}`;
   await expect.poll(async () => (await fetch(url).catch(() => undefined))?.ok).toBe(true);
 
-  const [ada, bob] = [await visit(url), await visit(url)];
+  await using relay = await Relay.to(url);
+  const [ada, bob] = [await openPage(url), await openPage(url.replace(ports[2]!, String(relay.port)))];
   const pages = [ada, bob];
   for (const [name, page] of Object.entries({ Ada: ada, Bob: bob })) {
     await page.getByLabel("Name").fill(name);
@@ -165,10 +141,23 @@ it("two nodes behind nginx serve the board, also when one of them is killed", as
   const upload = (buffer: Buffer): Promise<void> =>
     bob.getByLabel("Picture").setInputFiles({ name: "dot.gif", mimeType: "image/gif", buffer });
   await upload(Buffer.alloc(500_001));
-  await bob.getByText("a picture has at most 500000 bytes").waitFor();
-  await upload(Buffer.from("R0lGODlhAQABAIAAAP///wAAACH5BAAAAAAALAAAAAABAAEAAAICRAEAOw==", "base64"));
+  await bob.getByText("the stream has more than 500000 bytes").waitFor();
+  // A picture of one dot, and more bytes. It stops after the first of its messages, and continues after the network was lost.
+  const dot = Buffer.from("R0lGODlhAQABAIAAAP///wAAACH5BAAAAAAALAAAAAABAAEAAAICRAEAOw==", "base64");
+  const picture = Buffer.concat([dot, randomBytes(400_000)]);
+  let sent = 0;
+  relay.pass = (bytes, to, line) => {
+    if (to === "server" && (sent += bytes.length) > 300_000) line.pause("client");
+    return bytes;
+  };
+  await upload(picture);
+  await bob.getByText(/^\d+ %$/).waitFor();
+  relay.pass = (bytes) => bytes;
+  relay.cut();
   for (const page of pages)
     await expect.poll(() => page.locator("img").evaluate((img: HTMLImageElement) => img.naturalWidth)).toBe(1);
+  const [stored] = await readdir(join(into, "pictures"));
+  expect((await readFile(join(into, "pictures", stored!))).equals(picture)).toBe(true);
 
   // One of the two pages loses its session, and its vote counts once.
   await first.stop("SIGKILL");

@@ -16,6 +16,14 @@ export async function newPage(options?: BrowserContextOptions): Promise<Page> {
   return (await (await browser()).newContext(options)).newPage();
 }
 
+/** Opens a page in a context of its own, by the name of this machine. A dialog is answered with `name`. */
+export async function openPage(url: string, name = ""): Promise<Page> {
+  const page = await newPage();
+  page.on("dialog", (dialog) => void dialog.accept(name));
+  await page.goto(url.replace("127.0.0.1", "localhost"), { waitUntil: "commit" });
+  return page;
+}
+
 /** Takes each text that a WebSocket of a page sends. Only what it passes to `send` is sent. */
 export type Sending = (text: string, send: (text: string) => void, webSocket: WebSocket) => void;
 

@@ -5,7 +5,7 @@ import type { Page } from "playwright-core";
 import { createServer as createVite, type ViteDevServer } from "vite";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { connect } from "../support/connect.js";
-import { newPage } from "./browser.js";
+import { openPage } from "./browser.js";
 import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { bundle, startPage } from "./bundle.js";
 import { run as runCli } from "../cli/program.js";
@@ -26,14 +26,6 @@ beforeAll(async () => {
   for (const document of DOCUMENTS) await extract(document);
 });
 afterAll(clean);
-
-/** Opens a page in a context of its own. A dialog is answered with `name`. */
-async function openPage(url: string, name = ""): Promise<Page> {
-  const page = await newPage();
-  page.on("dialog", (dialog) => void dialog.accept(name));
-  await page.goto(url.replace("127.0.0.1", "localhost"), { waitUntil: "commit" });
-  return page;
-}
 
 /** Runs a test with a page of an example, which is bundled from its file. */
 async function withPage(file: string, run: (page: Page) => Promise<void>, html = ""): Promise<void> {
