@@ -142,23 +142,6 @@ it("the example cursors shows the newest place of each pointer, and who is away,
     await expect.poll(() => here(bob)).toContain("Cyd");
     await end(cyd);
     await expect.poll(() => here(bob)).not.toContain("Cyd");
-
-    // A place that is none is ignored.
-    let cursors: { id: string; x?: number }[] = [];
-    const peer = await connect(`${server.url.replace("http", "ws")}rpc`, {
-      auth: "Eve",
-      methods: { here: (params: { cursors: typeof cursors }) => void (cursors = params.cursors) },
-    });
-    const id = await peer.request("enter");
-    const own = async (): Promise<object> => {
-      await peer.request("enter"); // the list arrives before the response
-      return cursors.find((cursor) => cursor.id === id)!;
-    };
-    for (const place of [{ x: 2, y: 0 }, { x: "0", y: 0 }, {}]) peer.notify("moved", place);
-    expect(await own()).not.toHaveProperty("x");
-    peer.notify("moved", { x: 0.5, y: 0 });
-    expect(await own()).toMatchObject({ name: "Eve", x: 0.5, y: 0 });
-    await peer.close();
   });
 });
 

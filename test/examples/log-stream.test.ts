@@ -4,8 +4,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { Relay } from "../support/relay.js";
-import { connect } from "../support/connect.js";
-import { rejection } from "../support/turns.js";
 import { Running } from "../readme/examples.js";
 import { EXAMPLES, ExampleServer } from "./server.js";
 
@@ -48,13 +46,6 @@ it("the example log-stream prints the lines that are appended, also in parts, or
   const searching = follow("--from-start", "--text", "e");
   await searching.line(/^thrée$/);
   expect(searching.lines).toEqual(["one", "thrée"]);
-
-  // A position that is none is refused.
-  await using peer = await connect(server.url);
-  for (const params of [{}, { after: -1 }, { after: "0" }, { after: 0, text: 1 }]) {
-    const read = peer.stream("follow", params)[Symbol.asyncIterator]().next() as Promise<unknown>;
-    expect(await rejection(read)).toMatchObject({ code: 400 });
-  }
 });
 
 it("the example log-stream prints each line once, over a cut, a restart, and a file that is replaced", async () => {
