@@ -323,11 +323,14 @@ export class PeerGroup<
 }
 
 /** Returns the peers of any of these topics. Throws a `TypeError` for a value that is no name, and for too many names. */
-export function unionOf(all: ServerPeers, names: readonly string[]): TopicGroup<any, any, any> {
+export function unionOf<L extends Contract<L>, R extends Contract<R>, A>(
+  all: ServerPeers<L, R, A>,
+  names: readonly string[],
+): TopicGroup<L, R, A> {
   const topics = Array.from(new Set(names), (name) => topicName(name, "name"));
   if (topics.length > MAX_NAMED) throw expected("names", `at most ${MAX_NAMED} topics`, topics.length);
-  const members = (): ReadonlySet<AnyPeer> => new Set(topics.flatMap((name) => [...all.topics.membersOf(name)]));
-  return new PeerGroup(members, all, topics);
+  const members = (): ReadonlySet<Peer<L, R, A>> => new Set(topics.flatMap((name) => [...all.topics.membersOf(name)]));
+  return new PeerGroup<L, R, A, readonly string[]>(members, all, topics);
 }
 
 /** The topic of a name. */

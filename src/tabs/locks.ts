@@ -7,7 +7,7 @@ export function makeLock(): string {
   return `reciproc ${nanoid()}`;
 }
 
-/** Takes a lock, and holds it until `signal` aborts, or this page or worker ends. Calls `granted` once it is held. */
+/** Takes a lock, and holds it until `signal` aborts, or this page or worker ends. Calls `granted` once it has it. */
 export function holdLock(name: string, granted: () => void, signal?: AbortSignal): void {
   const hold = (): Promise<void> =>
     new Promise((release) => {

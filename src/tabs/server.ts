@@ -37,8 +37,8 @@ class TabFlow extends LiveFlow {
     return this.#shared.isReady;
   }
 
-  override get hasRoom(): boolean {
-    return this.#shared.hasRoom;
+  override get unsentBytes(): number {
+    return this.#shared.unsentBytes;
   }
 
   override send(text: MessageText, handle?: SendHandle): boolean {
@@ -149,8 +149,8 @@ class Tabs implements OwnPart {
 
   /** Takes the call that opens a tab. There is no such method on a client, by HTTP POST, and in a batch. */
   receive(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
-    const { hooks, incoming } = this.#shared;
-    if (hooks.server === undefined || slot !== incoming || !("id" in message)) return false;
+    const { config, incoming } = this.#shared;
+    if (config.hooks.server === undefined || slot !== incoming || !("id" in message)) return false;
     const { id } = message;
     const tab = member(message.params, "tab");
     const refuse = (code: number, text: string): void => incoming.putError(id, { code, message: text }, slot);
@@ -159,7 +159,7 @@ class Tabs implements OwnPart {
     else if (this.#links.size >= MAX_TABS) refuse(TooManySubscriptions, `More than ${MAX_TABS} tabs`);
     // What is sent may end the connection.
     else if (slot.put(encodeResult(id, null)) && this.#shared.ended === undefined)
-      this.#open(tab as number, hooks.server as Server<any, any, any>);
+      this.#open(tab as number, config.hooks.server as Server<any, any, any>);
     return true;
   }
 
