@@ -50,7 +50,7 @@ async function runTests(project) {
   const vitest = await startVitest("test", [], { project, run: true }).catch(console.error);
   if (vitest === undefined) {
     failed.push("the start of the tests");
-    return;
+    return "no tests";
   }
   const files = vitest.state.getTestModules();
   const tests = files.flatMap((file) => [...file.children.allTests()]);

@@ -134,9 +134,15 @@ it("`readBytes` yields Uint8Arrays up to a limit, beyond which it ends the strea
   const ended = gate();
   const next = async (): Promise<object> => ({ done: false, value: bytes(DATA) });
   const endless = { [Symbol.asyncIterator]: () => ({ next, return: async () => ended.resolve() }) };
-  const take = async ([stream, maxBytes]: any, { peer }: any): Promise<unknown> =>
-    (await readAll(readBytes(peer.iterate(stream), { maxBytes }))).map((part) => part instanceof Uint8Array);
-  await using pair = connectedPair({}, { methods: { take } });
+  await using pair = connectedPair(
+    {},
+    {
+      methods: {
+        take: async ([stream, maxBytes]: any, { peer }: any) =>
+          (await readAll(readBytes(peer.iterate(stream), { maxBytes }))).map((part) => part instanceof Uint8Array),
+      },
+    },
+  );
   const call = (from: any, most: unknown): Promise<unknown> => pair.a.request("take", [pair.a.offer(from), most]);
   expect(await call([bytes(DATA), bytes(DATA)], 600)).toEqual([true, true]);
   expect(await rejection(call(endless, 600))).toMatchObject({ code: -32007 });
