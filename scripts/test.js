@@ -74,7 +74,9 @@ async function runTests(project) {
   return `${count(passed.length)} tests in ${count(files.length)} files`;
 }
 
-const pathOf = ({ moduleId }) => relative(".", moduleId).replaceAll("\\", "/");
+function pathOf({ moduleId }) {
+  return relative(".", moduleId).replaceAll("\\", "/");
+}
 
 /** Returns the tests that `test/detectors.json` lists in these files, or in files that do not exist, and that have not passed. */
 function lostDetectors(files, passed) {

@@ -1,5 +1,6 @@
 import { execFileSync } from "node:child_process";
 import type { Locator, Page } from "playwright-core";
+import { vi } from "vitest";
 import { visit, withTwo, type Demo, type Visitor } from "./demo.js";
 
 /** As `withTwo`, with both in the editor. */
@@ -60,8 +61,14 @@ export function squiggles(page: Page): Promise<string[]> {
 }
 
 export async function pointAt(page: Page, lineText: string, word: string): Promise<Locator> {
-  await line(page, lineText).getByText(word, { exact: true }).first().hover();
-  const documentation = page.locator(".cm-tooltip-hover .documentation");
+  const tooltip = page.locator(".cm-tooltip-hover");
+  // That of an earlier place may come late, and cover the word.
+  await vi.waitFor(async () => {
+    await page.mouse.move(0, 0);
+    await tooltip.waitFor({ state: "detached", timeout: 10_000 });
+    await line(page, lineText).getByText(word, { exact: true }).first().hover({ timeout: 10_000 });
+  });
+  const documentation = tooltip.locator(".documentation");
   await documentation.waitFor();
   return documentation;
 }

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
-import { gate, Outcomes, pass, rejection, useVirtualClock } from "../support/time.js";
+import { gate, Outcomes, pass, useVirtualClock } from "../support/time.js";
 import { connectPage, expectEcho, live, network, openPage, refuse, test, useNetwork } from "./attempts.js";
 
 useVirtualClock();
@@ -73,23 +73,6 @@ describe("a client whose server has stopped reading", () => {
     expect(closes).toEqual([4429]);
     expect(emitted).toEqual(["suspend", "lost", "resume"]);
     await expectEcho(peer);
-  });
-
-  it("rejects queued calls as not sent when it is closed, and they never run, but queued notifications are sent", async () => {
-    const peer = await connectPage();
-    await pass(10);
-    const batch = peer.batch();
-    const sent = rejection(peer.request("echo", ["sent"]));
-    network.unsentBytes = 2 ** 20;
-    await pass(0);
-    const calls = [rejection(peer.request("note", ["call"])), rejection(batch.request("note", ["batch"]))];
-    batch.send();
-    peer.notify("note", ["notification"]);
-    await peer.close();
-    await pass(0);
-    expect(await sent).toMatchObject({ outcome: "unknown" });
-    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "not-sent" });
-    expect(heard).toEqual([["sent"], ["notification"]]);
   });
 });
 

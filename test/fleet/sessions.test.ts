@@ -236,7 +236,7 @@ describe("the report of a node", () => {
   });
 
   it.each<[when: string, change: (link: FaultyLink, first: Node) => unknown, counts: number[]]>([
-    ["the node has not received it: each time that it is heard", (link) => void (link.counted = () => 0), [1, 19, 19]],
+    ["the node has not received it: each time that it is heard", (link) => void (link.counted = () => 0), [1, 18, 18]],
     [
       "the node has not received it: once if it is not heard any more",
       (link, first) => {
