@@ -8,16 +8,14 @@ export class ExampleServer {
   url = "";
   #running: Running | undefined;
   #errors = "";
-  readonly #program: [path: string, args: string[]];
+  readonly #run: (port: string) => Running;
 
   constructor(path: string, args: string[] = []) {
-    this.#program = [join(EXAMPLES, path), args];
+    this.#run = (PORT) => new Running(join(EXAMPLES, path), args, { PORT }, EXAMPLES);
   }
 
   async start(): Promise<void> {
-    const port = this.url === "" ? "0" : new URL(this.url).port;
-    const [path, args] = this.#program;
-    this.#running = new Running(path, args, { PORT: port }, EXAMPLES);
+    this.#running = this.#run(this.url === "" ? "0" : new URL(this.url).port);
     this.url = /(?:http|ws):\S+/.exec(await this.#running.line(/(http|ws):/))![0];
   }
 

@@ -134,15 +134,11 @@ it("`readBytes` yields Uint8Arrays up to a limit, beyond which it ends the strea
   const ended = gate();
   const next = async (): Promise<object> => ({ done: false, value: bytes(DATA) });
   const endless = { [Symbol.asyncIterator]: () => ({ next, return: async () => ended.resolve() }) };
-  await using pair = connectedPair(
-    {},
-    {
-      methods: {
-        take: async ([stream, maxBytes]: any, { peer }: any) =>
-          (await readAll(readBytes(peer.iterate(stream), { maxBytes }))).map((part) => part instanceof Uint8Array),
-      },
-    },
-  );
+  const methods: AnyOptions["methods"] = {
+    take: async ([stream, maxBytes], { peer }) =>
+      (await readAll(readBytes(peer.iterate(stream), { maxBytes }))).map((part) => part instanceof Uint8Array),
+  };
+  await using pair = connectedPair({}, { methods });
   const call = (from: any, most: unknown): Promise<unknown> => pair.a.request("take", [pair.a.offer(from), most]);
   expect(await call([bytes(DATA), bytes(DATA)], 600)).toEqual([true, true]);
   expect(await rejection(call(endless, 600))).toMatchObject({ code: -32007 });
@@ -221,7 +217,7 @@ describe("a binary frame", () => {
 describe("bytes on a plain link", () => {
   it("are base64 in both directions, in batches, in progress and in streams", async () => {
     const methods: AnyOptions["methods"] = {
-      echo: ({ value }, { progress }) => (progress(again(value)), [value, again(value)]),
+      echo: ({ value }, { progress }) => (progress(bytes(bytesOf(value))), [value, bytes(bytesOf(value))]),
       read: async ([stream], { peer }) => readAll(peer.iterate(stream)),
       list: (_params, { peer }) => peer.offer([bytes(DATA)]),
     };
@@ -248,10 +244,6 @@ describe("bytes on a plain link", () => {
     ]);
   });
 });
-
-function again(value: unknown): unknown {
-  return bytes(bytesOf(value));
-}
 
 function sharedCopy(view: Uint8Array): SharedArrayBuffer {
   const buffer = new SharedArrayBuffer(view.length);
