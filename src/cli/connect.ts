@@ -1,11 +1,11 @@
-import { encodeNotification, RpcError, type Peer } from "../node.js";
+import { RpcError, type Peer } from "../node.js";
 import { CONNECTION_HELP } from "./answers.js";
 import { printResult } from "./call.js";
 import { hostAndPort, readUrl, UsageError } from "./args.js";
 import { ExitCode, type Command, type Io } from "./command.js";
 import { failureOf, lost, printFailure } from "./failure.js";
 import { Lines } from "./lines.js";
-import { reportLosses } from "./listen.js";
+import { reportLosses, textOf } from "./listen.js";
 import { describe } from "./output.js";
 import { parseJson, parseParams } from "./params.js";
 import { withPeer } from "./remote.js";
@@ -27,8 +27,8 @@ export const connect: Command = {
 
   ${HELP.replaceAll("\n", "\n  ")}
 
-Prints results, and what the server sends: notifications, and its requests, each with a number. Reconnects if the
-connection is lost. Ends at the end of the input, when all calls are answered.
+Prints results, and what the server sends: notifications and requests, those that wait for your answer with a number.
+Reconnects if the connection is lost. Ends at the end of the input, when all calls are answered.
 
   URL  ws:// or wss:// (default ws://)
 
@@ -44,8 +44,15 @@ Exit codes: 0 ended by you or by the server, 2 no connection or lost, 64 wrong u
     const session = new Session(io, hostAndPort(url));
     return withPeer(url, args, io, (peer) => session.run(peer), {
       reconnect: true,
-      fallback: (params, { method, id, signal }) =>
-        id === undefined ? session.notified(method, params) : session.ask(method, params, signal),
+      around: (call, next) => {
+        if (call.direction === "outgoing") return next();
+        const { id, method, params, context } = call;
+        // A person is not asked for what `--answer` answers, nor for methods of the reserved `rpc.` space.
+        const isAnswered = args.answers.has(method) || method.startsWith("rpc.");
+        if (id !== undefined && !isAnswered) return session.ask(method, params, context.signal);
+        session.show(() => io.stdout.jsonText(textOf(call)));
+        return next();
+      },
     });
   },
 };
@@ -80,8 +87,8 @@ class Session {
   async run(peer: Peer): Promise<number> {
     const { stderr } = this.#io;
     const above = {
-      alarm: (text: string) => this.#show(() => stderr.alarm(text)),
-      line: (text: string) => this.#show(() => stderr.line(text)),
+      alarm: (text: string) => this.show(() => stderr.alarm(text)),
+      line: (text: string) => this.show(() => stderr.line(text)),
     };
     reportLosses(peer, this.#where, above);
     peer.on("error", (error) => above.alarm(`error: ${describe(error)}`));
@@ -93,11 +100,6 @@ class Session {
     lines.close();
     if (typeof ended !== "object" || !("code" in ended)) return ExitCode.Ok;
     return ended.code === 1000 ? ExitCode.Ok : printFailure(lost(ended, this.#where), this.#io, false);
-  }
-
-  /** Shows a notification of the server. */
-  notified(method: string, params: unknown): void {
-    this.#show(() => this.#io.stdout.jsonText(encodeNotification(method, params as object)));
   }
 
   /** Waits for the calls if a pipe has ended, which answers no more questions. */
@@ -113,15 +115,16 @@ class Session {
     const number = ++this.#lastQuestion;
     signal.addEventListener("abort", () => {
       if (this.#questions.delete(number) && !this.#isOver)
-        this.#show(() => this.#io.stdout.line(`#${number} is withdrawn`));
+        this.show(() => this.#io.stdout.line(`#${number} is withdrawn`));
     });
     // The server chooses the name, which may have line breaks.
     const name = /^\S+$/.test(method) ? method : JSON.stringify(method);
-    this.#show(() => this.#io.stdout.line(`#${number} ${name} ${JSON.stringify(params) ?? ""}`.trimEnd()));
+    this.show(() => this.#io.stdout.line(`#${number} ${name} ${JSON.stringify(params) ?? ""}`.trimEnd()));
     return new Promise((resolve, reject) => this.#questions.set(number, { resolve, reject }));
   }
 
-  #show(print: () => void): void {
+  /** Prints by `print`, above what is being typed. */
+  show(print: () => void): void {
     if (this.#lines === undefined) print();
     else this.#lines.above(print);
   }
@@ -157,11 +160,11 @@ class Session {
       const { message, ...failure } = failureOf(error, this.#where);
       const suggestion = await suggestionFor(error, peer, method);
       if (this.#isOver) return;
-      this.#show(() => printFailure({ ...failure, message: message + suggestion }, this.#io, false));
+      this.show(() => printFailure({ ...failure, message: message + suggestion }, this.#io, false));
     };
     const call = peer
       .request(method, params)
-      .then((result) => this.#show(() => printResult(result, this.#io, false)), fail)
+      .then((result) => this.show(() => printResult(result, this.#io, false)), fail)
       .finally(() => this.#calls.delete(call));
     this.#calls.add(call);
   }

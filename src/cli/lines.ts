@@ -1,5 +1,5 @@
 /** Reads the lines that a person types at a prompt, or that a program pipes in. */
-import { clearLine, createInterface, cursorTo, type Interface } from "node:readline";
+import { clearScreenDown, createInterface, cursorTo, moveCursor, type Interface } from "node:readline";
 import { Readable, type Writable } from "node:stream";
 
 /** The input of an interactive command. */
@@ -19,9 +19,13 @@ export class Lines {
   /** Prints by `print`, above the prompt and what is being typed. */
   above(print: () => void): void {
     if (this.#output === undefined || this.#isOver) return print();
+    // What is typed may take several rows. `prompt` moves up by those above the cursor, also from below what was printed.
+    const { rows } = this.#interface.getCursorPos();
+    moveCursor(this.#output, 0, -rows);
     cursorTo(this.#output, 0);
-    clearLine(this.#output, 0);
+    clearScreenDown(this.#output);
     print();
+    this.#output.write("\n".repeat(rows));
     this.#interface.prompt(true);
   }
 

@@ -79,7 +79,8 @@ export function reportLosses(peer: Peer, where: string, stderr: Pick<Output, "al
   });
 }
 
-function textOf({ id, method, params }: Call): string {
+/** Returns the message that made a call. */
+export function textOf({ id, method, params }: Call): string {
   return id === undefined
     ? encodeNotification(method, params as object | undefined)
     : encodeRequest(id, method, params as object | undefined);

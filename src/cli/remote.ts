@@ -8,7 +8,7 @@ import { failureOf, printFailure } from "./failure.js";
 /** The highest value of the limit: a user who types a command wants a response of any size. */
 const MAX_MESSAGE_BYTES = 256 * 2 ** 20;
 
-type PeerOptions = Pick<Options, "around" | "fallback"> & { reconnect?: boolean };
+type PeerOptions = Pick<Options, "around"> & { reconnect?: boolean };
 
 /**
  * Connects, calls `use` with the peer, and closes. Prints a failure of either. Returns the exit code. `reconnect`: whether the
@@ -19,7 +19,7 @@ export async function withPeer(
   args: Args,
   io: Io,
   use: (peer: Peer) => Promise<number>,
-  { around, reconnect = false, fallback }: PeerOptions = {},
+  { around, reconnect = false }: PeerOptions = {},
 ): Promise<number> {
   if (args.plain && args.auth !== undefined)
     throw new UsageError("--auth needs the subprotocol reciproc.v1, which --plain does not offer");
@@ -30,7 +30,6 @@ export async function withPeer(
       headers: args.headers,
       auth,
       methods,
-      fallback,
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
       around,
       reconnect,

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
-import { describe, expect, it } from "vitest";
+import { PassThrough } from "node:stream";
+import { describe, expect, it, vi } from "vitest";
 import type { WebSocket } from "ws";
 import { RpcError, type Peer } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
@@ -29,6 +30,23 @@ async function* endless(): AsyncGenerator<Buffer> {
 function errorIn({ stdout, stderr }: Ended): unknown {
   expect(stderr).toBe("");
   return (JSON.parse(stdout) as { error: unknown }).error;
+}
+
+/** Returns the rows that a terminal of 20 columns shows. */
+function rowsIn(output: string): string[] {
+  const rows = [""];
+  let [x, y] = [0, 0];
+  for (const [char, number, action] of output.replaceAll("\u001b", "^").matchAll(/\^\[(\d*)([A-Z])|[^]/g)) {
+    if (action === "A") y -= Number(number);
+    else if (action === "G" || char === "\r") x = Number(number ?? 1) - 1;
+    else if (action === "J") rows.splice(y, Infinity, rows[y]!.slice(0, x));
+    else {
+      if (char === "\n" || x === 20) [x, y] = [0, y + 1];
+      const row = (rows[y] ??= "");
+      if (char !== "\n") rows[y] = row.slice(0, x) + char + row.slice(++x);
+    }
+  }
+  return rows;
 }
 
 describe("reciproc call", () => {
@@ -191,6 +209,35 @@ describe("reciproc connect", () => {
       "-32603",
     ])
       expect(stderr).toContain(text);
+  });
+
+  it("has a prompt and a history on a terminal, and shows what the server sends above a line that is wrapped", async () => {
+    vi.stubEnv("TERM", "xterm");
+    const { server, url } = await servingOnPort({ methods });
+    const coming = nextPeer(server);
+    const stdin = Object.assign(new PassThrough(), { isTTY: true });
+    const { until } = begin(["connect", url, "--answer=add=3"], { stdin, isTTY: true, env: { NO_COLOR: "1" } });
+    await until("stdout", "> ");
+    stdin.write('echo ["0123456789"]\r');
+    await until("stdout", '[\n  "0123456789"\n]');
+    stdin.write("\u001b[A!");
+    await until("stdout", "!");
+    const peer = await coming;
+    peer.notify("told", [1]);
+    expect(await peer.request("add")).toBe(3);
+    await expect(peer.request("rpc.discover")).rejects.toMatchObject({ code: -32601 });
+    const sent = ['"method":"told","params":[1]', '"id":1,"method":"add"', '"id":2,"method":"rpc.discover"'];
+    const lines = [
+      '> echo ["0123456789"]',
+      "[",
+      '  "0123456789"',
+      "]",
+      ...sent.map((text) => `{"jsonrpc":"2.0",${text}}`),
+    ];
+    expect(rowsIn(await until("stdout", "rpc.discover"))).toEqual(
+      [...lines, '> echo ["0123456789"]!'].flatMap((line) => line.match(/.{1,20}/g)),
+    );
+    vi.unstubAllEnvs();
   });
 
   it("exits 2 when the server closes for good, and 0 by `.exit`", async () => {

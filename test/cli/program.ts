@@ -5,6 +5,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
@@ -24,6 +25,8 @@ export interface Ended {
 /** The standard output or the standard error of a run in this process. If it is broken, each write fails. */
 class Screen extends EventEmitter {
   readonly isTTY: boolean;
+  /** Few, so that what a person types is wrapped. */
+  readonly columns = 20;
   readonly #error: Error | undefined;
 
   constructor(isTTY: boolean, broken?: string) {
@@ -71,9 +74,7 @@ export function begin(args: readonly string[], given: Given = {}) {
   const isTerminal = typeof isTTY === "boolean" ? { stdout: isTTY, stderr: isTTY } : isTTY;
   const screens = { stdout: new Screen(isTerminal.stdout, broken), stderr: new Screen(isTerminal.stderr) };
   const signalled = gate<NodeJS.Signals>();
-  const input = (async function* () {
-    yield* stdin;
-  })();
+  const input = Symbol.asyncIterator in stdin ? stdin : Readable.from(stdin);
   const surroundings = { ...screens, stdin: input, env, untilSignal: () => signalled.promise };
   const begun = observe(
     Promise.resolve().then(() => runProgram(args, surroundings)),
