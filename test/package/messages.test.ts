@@ -1,4 +1,4 @@
-/** What the compiler and an editor show: the place and the length of an error, and the doc comments of a contract. */
+/** What an editor shows of a contract: the doc comments of its methods. */
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import type ts59 from "./node_modules/typescript-5.9/lib/typescript.js";
@@ -10,20 +10,12 @@ const file = join(TYPES, "shown.ts");
 /** The last version that has a language service in JavaScript. */
 const ts = createRequire(import.meta.url)("typescript-5.9") as typeof ts59;
 
-const BEGIN = `import { connect, contract, limits, open, pair, serve, type Call } from "reciproc/node";
-import { connect as connectPage } from "reciproc";
+const BEGIN = `import { connect, serve } from "reciproc/node";
 import { testServer } from "reciproc/testing";
 interface Api {
   /** Adds two numbers. */
   add(params: [a: number, b: number]): number;
 }
-declare module "reciproc" {
-  interface AppTypes {
-    meta: { role: "viewer" | "editor" };
-    context: { user: string };
-  }
-}
-declare const call: Call & { direction: "incoming" };
 interface ClientApi {
   /** Asks the user. */
   confirm(params: { question: string }): boolean;
@@ -50,39 +42,6 @@ function serviceOf(text: string): ts59.LanguageService {
     readFile: (name) => ts.sys.readFile(name),
   });
 }
-
-/** The mistakes, each with a mark before the place where its error must be. */
-const MISTAKES = [
-  'await connect<Api, ClientApi>("ws://x", { ^timeoutMs: "5", methods: { confirm: () => true } });',
-  'await connect<Api, ClientApi>("ws://x", { ^openTimeout: 5, methods: { confirm: () => true } });',
-  'await connect<Api, ClientApi>("ws://x", { methods: { confirm: () => ^"yes" } });',
-  'await connectPage<Api>("ws://x", { ^reconnect: "yes" });',
-  'open("ws://x", { reconnect: { ^intial: true } });',
-  'open("ws://x", { headers: { ^a: 1 } });',
-  'await ^connect<Api, ClientApi>("ws://x");',
-  'await serve<Api>({ port: 1, ^timeoutMs: "5", methods: { add: () => 1 } });',
-  "await serve<Api>({ port: 1, methods: { add: () => ^true } });",
-  'testServer<Api>({ ^timeoutMs: "5" });',
-  'contract({ add: { meta: { ^role: "admin" } } });',
-  'contract({ add: { meta: { role: "editor", ^rol: "viewer" } } });',
-  'contract({ add: { meta: { role: "editor", limits: { ^maxRunning: "1" } } } });',
-  "^call.context.user = 5;",
-  'call.context.^usr = "ada";',
-  "limits<Api>({ ^ad: {} });",
-  "limits({ add: { peerRate: { calls: 1, ^perMss: 1 } } });",
-  'pair<Api, Api>({ ^timeoutMs: "5", methods: { add: () => 1 } }, { methods: { add: () => 1 } });',
-];
-
-it("a mistake in the options is an error of one line, at the property", () => {
-  const service = serviceOf(BEGIN + MISTAKES.map((line) => line.replace("^", "")).join("\n"));
-  const found = service.getSemanticDiagnostics(file).map(({ start, messageText }) => {
-    const at = ts.getLineAndCharacterOfPosition(service.getProgram()!.getSourceFile(file)!, start!);
-    return { ...at, lines: ts.flattenDiagnosticMessageText(messageText, "\n").split("\n").length };
-  });
-  const begin = BEGIN.split("\n").length - 1;
-  const expected = MISTAKES.map((line, i) => ({ line: begin + i, character: line.indexOf("^"), lines: 1 }));
-  expect(found).toEqual(expected);
-});
 
 /** Places where an editor shows the doc comment of a method, each with a mark before the name. */
 const SHOWN = [

@@ -1,4 +1,5 @@
 /** What the types of the package promise, for each version of the compiler. */
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { tsc } from "../readme/examples.js";
@@ -8,7 +9,7 @@ const projects: [rule: string, project: string, compiled: string[], unneeded: Re
   [
     "compiles every use that must compile, and none that must not",
     "tsconfig.json",
-    ["app", "use", "wrong", "contract", "jsonify", "bytes"].map((name) => `test/types/${name}.ts`),
+    ["app", "use", "contract", "jsonify", "bytes"].map((name) => `test/types/${name}.ts`),
     /$^/,
   ],
   [
@@ -32,5 +33,22 @@ export function itCompilesWith(compiler?: string): void {
     expect(output).not.toContain("error TS");
     for (const name of compiled) expect(output).toContain(name);
     expect(output).not.toMatch(unneeded);
+  });
+
+  it("reports each mistake once, at its place, with a message that names it", async () => {
+    const output = await tsc(["-p", join(import.meta.dirname, "tsconfig.wrong.json")], compiler);
+    // The compiler explains some messages in indented lines below them.
+    const errors = output.matchAll(/^\S+\((\d+),(\d+)\): error TS\d+: (.*(?:\n .*)*)/gm);
+    const found = Array.from(errors, ([, line, column, message]) => {
+      return { line: Number(line), column: Number(column), message, isExplained: message!.includes("\n") };
+    });
+    const lines = (await readFile(join(import.meta.dirname, "wrong.ts"), "utf8")).split("\n");
+    const expected = lines.flatMap((text, i) => {
+      const [, code, place, dots, essential] = /^(.*) \/\/ at `(.*?)`: (\.\.\. )?(.*)$/.exec(text) ?? [];
+      if (code === undefined) return [];
+      const message = expect.stringContaining(essential!) as string;
+      return { line: i + 1, column: code.indexOf(place!) + 1, message, isExplained: dots !== undefined };
+    });
+    expect(found).toEqual(expected);
   });
 }

@@ -95,8 +95,6 @@ await connect("", { contract: theirs });
 contract({
   // @ts-expect-error params are a string
   a: { params: z.string() },
-  // @ts-expect-error misspelt
-  b: { reslt: z.string() },
 });
 await serve({
   port: 0,

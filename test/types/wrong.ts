@@ -1,216 +1,143 @@
-// What must not compile. Each line below a directive is a mistake that a user is likely to make; a compiler that accepts
-// one reports the directive as unused.
-import { connect, follow, mutation, pair, presence, RpcError, serve } from "reciproc/node";
-import type { Around, Joined, Peer, People, PresenceParams, ServerContext, Stream, Transport } from "reciproc/node";
+// Mistakes that a user is likely to make. The comment of each says where the compiler reports it, and the essential text of the message,
+// with `...` if that is in the lines that explain the message.
+import { connect, contract, follow, limits, mutation, open, pair, presence } from "reciproc/node";
+import { Peer, RpcError, serve, type Around, type Call, type Joined } from "reciproc/node";
+import type { People, PresenceParams, Server, ServerContext, Stream } from "reciproc/node";
+import { connect as connectPage } from "reciproc";
+import { createReciproc, useMutation, useTopic } from "reciproc/react";
 import { testServer } from "reciproc/testing";
-import type { ClientApi, ServerApi } from "./api.js";
 
-const handlers = { toast: () => {}, confirm: () => true };
-const peer = await connect<ServerApi, ClientApi>("ws://x", { methods: handlers });
-
-// The options.
-// @ts-expect-error a method that the other side does not serve
-await connect<ServerApi>("ws://x", { onForeignMessage: (_message, peer) => peer.notify("shifted") });
-// @ts-expect-error a status outside the union
-await serve({ port: 1, post: { notificationStatus: 202 } });
-
-// The method.
-// @ts-expect-error a method that the contract does not have
-await peer.request("sub", [1, 2]);
-
-// The params.
-// @ts-expect-error a string for a number
-await peer.request("add", [1, "2"]);
-// @ts-expect-error missing
-await peer.request("add");
-// @ts-expect-error options in the place of params, where there are none
-await peer.request("ping", { timeoutMs: 5 });
-
-// The options.
-// @ts-expect-error a misspelt option
-await peer.request("add", [1, 2], { timeout: 5 });
-
-// What JSON changes.
-interface Dated {
-  at(params: { from: Date }): { day: Date; tags: Set<string> };
-  log(): Stream<Date>;
+interface AddApi {
+  add(params: [a: number, b: number]): number;
 }
-const dated = await connect<Dated>("ws://x");
-// @ts-expect-error a Date arrives as a string
-(await dated.request("at", { from: new Date() })).day.getTime();
-// @ts-expect-error the values of a stream are JSON too
-for await (const day of dated.stream("log")) day.getTime();
-
-// Notifications.
-// @ts-expect-error its result would be dropped unseen
-peer.notify("add", [1, 2]);
-
-// Streams.
-// @ts-expect-error not a stream
-peer.stream("add", [1, 2]);
-// @ts-expect-error plain data is not a stream
-peer.iterate([1, 2]);
-
-// Handlers.
-// @ts-expect-error one is missing
-await connect<ServerApi, ClientApi>("ws://x", { methods: { toast: () => {} } });
-await connect<ServerApi, ClientApi>("ws://x", {
-  // @ts-expect-error one is misspelt
-  methods: { toast: () => {}, confirn: () => true },
-});
-await connect<ServerApi, ClientApi>("ws://x", {
-  // @ts-expect-error one too many
-  methods: { toast: () => {}, confirm: () => true, extra: () => 1 },
-});
-await connect<ServerApi, ClientApi>("ws://x", {
-  // @ts-expect-error a promise of a string for a boolean
-  methods: { toast: () => {}, confirm: async () => "yes" },
-});
-await connect<ServerApi, ClientApi>("ws://x", {
-  // @ts-expect-error no such member in the params
-  methods: { toast: ({ txt }) => void txt, confirm: () => true },
-});
-pair<ServerApi, ClientApi>(
-  // @ts-expect-error only a server has `server` in its context
-  { methods: { ...({} as any), ping: (_params, { server }) => String(server) } },
-  { methods: handlers },
-);
-// @ts-expect-error no such method to handle
-peer.handle("tost", () => {});
-// @ts-expect-error a handler that returns the wrong type
-peer.handle("confirm", () => 1);
-
-// A class instance as `methods`: its methods are not its own members, and `this` would be lost.
-class Service {
-  toast(): void {}
-  confirm(this: Service): boolean {
-    return true;
+interface BoardApi extends AddApi {
+  ping(): string;
+  moved(params: { x: number }): void;
+  tail(params: { file: string }): Stream<string>;
+  at(params: { from: Date }): { day: Date };
+  log(): Stream<Date>;
+  open(params: { id: string }): Joined<number>;
+  people(params: { room: string } & PresenceParams<{ x: number }>): Joined<People>;
+  put(params: { text: string; key: string }): Date;
+  count(params: { key: number }): void;
+}
+interface ClientApi {
+  confirm(params: { question: string }): boolean;
+  changed?(params: { n: number; at?: string }): void;
+}
+declare module "reciproc" {
+  interface AppTypes {
+    data: { room?: string };
+    as: { name: string };
+    meta: { role: "viewer" | "editor" };
+    context: { user: string };
   }
 }
-// @ts-expect-error a handler has no `this`
-await connect<ServerApi, ClientApi>("ws://x", { methods: new Service() });
-
-// Contracts.
-// @ts-expect-error two params
-await connect<{ add(a: number, b: number): number }>("ws://x");
-// @ts-expect-error a params that is neither array nor object
-await connect<{ greet(name: string): string }>("ws://x");
-// @ts-expect-error a property that is not a method
-await connect<{ version: string }>("ws://x");
-
-// Servers.
-await serve<{ ping(): string }, object, { user: string }>({
-  port: 1,
-  // @ts-expect-error authenticate returns a type other than the declared one
-  authenticate: () => ({ name: "x" }),
-  methods: { ping: () => "" },
-});
-// @ts-expect-error `authenticate` is missing, and the type of `auth` is declared
-await serve<{ ping(): string }, object, { user: string }>({ port: 1, methods: { ping: () => "" } });
-const authenticate = () => ({ user: "x" });
-const server = await serve<ServerApi, ClientApi, { user: string }>({ port: 1, authenticate, methods: {} as any });
-// @ts-expect-error a topic notifies what the client serves
-server.topic("a").notify("moved", { x: 1, y: 1 });
-// @ts-expect-error a key that is no string
-peer.notify("moved", { x: 1, y: 1 }, { latest: 7 });
-// @ts-expect-error a batch is sent whole
-peer.batch().notify("moved", { x: 1, y: 1 }, { volatile: true });
-// @ts-expect-error progress is reported by one peer, not by a group
-await server.peers.request("confirm", { question: "?" }, { onProgress: () => {} });
-// @ts-expect-error an outcome has a value only if it is fulfilled
-const isSure: boolean = (await server.peers.request("confirm", { question: "?" }))[0]!.value;
-// @ts-expect-error a message to a group has no peer
-await serve({ port: 1, around: ({ peer }, next) => (peer.id, next()) });
-const ofPeer: Around = (call, next) => (call.peer.id, next());
-// @ts-expect-error the same, for a function that is made for calls through one peer
-await serve({ port: 1, around: ofPeer });
-// @ts-expect-error no such event of a topic
-server.topic("a").on("joined", () => {});
-
-const kit = testServer<ServerApi, ClientApi>({});
-// @ts-expect-error the mock returns another type
-await kit.connect("ws://localhost", { methods: { confirm: () => "yes" } });
-// @ts-expect-error a misspelt option
-await serve({ prot: 1, methods: {} });
-
-// Schemas.
-declare const numbers: { "~standard": { validate(value: unknown): { value: [number] } } };
-await serve<{ shout(params: [text: string]): string }>({
-  port: 1,
-  methods: { shout: ([text]) => text.toUpperCase() },
-  // @ts-expect-error the schema accepts other params than the handler takes
-  schemas: { shout: numbers },
-});
-// A server in memory.
-// @ts-expect-error it needs no address
-testServer({ port: 0 });
-// @ts-expect-error `authenticate` is required if the type of `auth` is declared
-testServer<ServerApi, ClientApi, { user: string }>({});
-
-// Several servers.
-interface RoomApi {
-  said(params: { text: string; at: string }): void;
-  confirm(params: { question: string }): boolean;
-}
-const node = await serve<{}, RoomApi>({
-  noServer: true,
-  // @ts-expect-error members are notified of what the client serves
-  topics: () => ({ members: "joins" }),
-});
-// @ts-expect-error the log adds `at`
-await node.topic("a").publish("said", { text: "hi", at: "x.1" });
-// @ts-expect-error what is published has no result
-await node.topic("a").publish("confirm", { question: "?" });
-
-// The rest.
-// @ts-expect-error an error's code is a number
-new RpcError("403", "declined");
-// @ts-expect-error a transport must deliver messages
-const half: Transport = { send: () => true, close: () => {} };
-
-export { half, isSure };
-
-// A followed topic.
-interface Boards {
-  open(p: { id: string }): Joined<number>;
-  people(p: { room: string } & PresenceParams<{ x: number }>): Joined<People>;
-}
-declare const page: Peer<{ changed?(params: { n: number }): void }, Boards>;
-// @ts-expect-error a missing param
-follow(page, "open", {}, { reduce: {} });
-// @ts-expect-error a missing param
-presence(page, "people", {});
-// @ts-expect-error a state that the contract does not have
-presence(page, "people", { room: "a" }, { state: { y: 1 } });
-// Changes.
-interface Changes {
-  put(p: { text: string; key: string }): Date;
-  list(p: { text: string }): string[];
-  clear(): void;
-  add(p: [key: string]): void;
-  count(p: { key: number }): void;
-}
-declare const changing: Peer<object, Changes>;
-// @ts-expect-error params without a key
-mutation(changing, "list");
-// @ts-expect-error no params
-mutation(changing, "clear");
-// @ts-expect-error params by position
-mutation(changing, "add");
-// @ts-expect-error a key that is no string
-mutation(changing, "count");
-// @ts-expect-error a missing param
-void mutation(changing, "put").mutate({ key: "k" });
-// @ts-expect-error a misspelt param
-void mutation(changing, "put").mutate({ text: "", kye: "k" });
-// @ts-expect-error a misspelt option
-void mutation(changing, "put").mutate({ text: "" }, { timeout: 5 });
+declare const call: Call & { direction: "incoming" };
 declare const context: ServerContext;
-// @ts-expect-error the key in place of the context
-void server.runOnce("k", () => 1);
-// @ts-expect-error a Date arrives as a string
-(await server.runOnce(context, () => new Date())).getTime();
-// @ts-expect-error no function
-void server.runOnce(context, 5);
-// @ts-expect-error a publication that the contract does not have
-follow(page, "open", { id: "a" }, { reduce: { moved: (n: number) => n } });
+declare const peer: Peer<ClientApi, BoardApi>;
+declare const server: Server<BoardApi, ClientApi>;
+declare const ofPeer: Around;
+declare const schema: { "~standard": { validate(value: unknown): { value: [number] } } };
+declare const service: { confirm(this: Date): boolean };
+type Auth = { user: string };
+const app = createReciproc<BoardApi, ClientApi>();
+const confirm = () => true;
+const add = () => 1;
+
+// Options.
+await connect<AddApi, ClientApi>("ws://x", { timeoutMs: "5", methods: { confirm } }); // at `timeoutMs`: 'string' is not assignable to type 'number'
+await connect<AddApi, ClientApi>("ws://x", { openTimeout: 5, methods: { confirm } }); // at `openTimeout`: Did you mean to write 'openTimeoutMs'?
+await connect<AddApi, ClientApi>("ws://x"); // at `connect`: Expected 2 arguments, but got 1.
+await connectPage<AddApi>("ws://x", { reconnect: "yes" }); // at `reconnect`: is not assignable to type 'boolean | ReconnectOptions
+open("ws://x", { reconnect: { intial: true } }); // at `intial`: Did you mean to write 'initial'?
+open("ws://x", { headers: { a: 1 } }); // at `a: 1`: 'number' is not assignable to type 'string
+pair<AddApi, AddApi>({ timeoutMs: "5", methods: { add } }, { methods: { add } }); // at `timeoutMs`: 'string' is not assignable to type 'number'
+testServer<AddApi>({ timeoutMs: "5" }); // at `timeoutMs`: 'string' is not assignable to type 'number'
+testServer({ port: 0 }); // at `port`: 'port' does not exist in type
+await serve({ prot: 1, methods: {} }); // at `prot`: 'prot' does not exist in type
+await serve<AddApi>({ port: 1, timeoutMs: "5", methods: { add } }); // at `timeoutMs`: 'string' is not assignable to type 'number'
+await serve({ port: 1, post: { notificationStatus: 202 } }); // at `notificationStatus`: Type '202' is not assignable to type
+await serve<{}, ClientApi>({ noServer: true, topics: () => ({ members: "joins" }) }); // at `topics`: ... Type '"joins"' is not assignable to type
+await serve<AddApi, object, Auth>({ port: 1, methods: { add } }); // at `{ port`: ... Property 'authenticate' is missing in type
+await serve<AddApi, object, Auth>({ port: 1, authenticate: () => ({ name: "x" }), methods: { add } }); // at `({ name`: Type '{ name: string; }' is not assignable to type
+testServer<AddApi, ClientApi, Auth>({}); // at `{}`: ... Property 'authenticate' is missing in type '{}'
+await serve({ port: 1, around: ({ peer }, next) => (peer.id, next()) }); // at `peer.id`: 'peer' is possibly 'undefined'.
+await serve({ port: 1, around: ofPeer }); // at `around`: ... Type 'undefined' is not assignable to type 'AnyPeer'.
+await serve({ port: 1, around: [ofPeer] }); // at `ofPeer`: ... Type 'undefined' is not assignable to type 'AnyPeer'.
+limits<AddApi>({ ad: {} }); // at `ad:`: 'ad' does not exist in type
+limits({ add: { peerRate: { calls: 1, perMss: 1 } } }); // at `perMss`: Did you mean to write 'perMs'?
+// The method, its params, its options, and its result.
+await peer.request("sub", [1, 2]); // at `"sub"`: Argument of type '"sub"' is not assignable to parameter of type
+await peer.remote.sub([1, 2]); // at `sub`: Property 'sub' does not exist on type
+await peer.request("add", [1, "2"]); // at `"2"`: Type 'string' is not assignable to type 'number'.
+await peer.request("add"); // at `request`: Expected 2-3 arguments, but got 1.
+await peer.request("ping", { timeoutMs: 5 }); // at `{ timeoutMs`: is not assignable to parameter of type 'undefined'
+await peer.request("add", [1, 2], { timeout: 5 }); // at `timeout`: 'timeout' does not exist in type
+const text: string = await peer.request("add", [1, 2]); // at `text`: Type 'number' is not assignable to type 'string'.
+(await peer.request("at", { from: new Date() })).day.getTime(); // at `getTime`: Property 'getTime' does not exist on type 'string'.
+for await (const day of peer.stream("log")) day.getTime(); // at `getTime`: Property 'getTime' does not exist on type 'string'.
+peer.stream("add", [1, 2]); // at `"add"`: Argument of type '"add"' is not assignable to parameter of type
+peer.iterate([1, 2]); // at `[1`: 'number[]' is missing the following properties from type 'Stream<unknown>'
+peer.notify("add", [1, 2]); // at `"add"`: Argument of type '"add"' is not assignable to parameter of type
+peer.notify("moved", { x: 1 }, { latest: 7 }); // at `latest`: Type 'number' is not assignable to type 'string'.
+peer.batch().notify("moved", { x: 1 }, { volatile: true }); // at `{ volatile`: arguments, but got 3.
+await connect<AddApi>("ws://x", { onForeignMessage: (_, one) => one.notify("sub") }); // at `"sub"`: Argument of type '"sub"' is not assignable to parameter of type 'never'.
+// Handlers.
+await connect<AddApi, ClientApi>("ws://x", { methods: {} }); // at `methods`: ... Property 'confirm' is missing in type '{}'
+await connect<AddApi, ClientApi>("ws://x", { methods: { confirn: () => true } }); // at `confirn`: Did you mean to write 'confirm'?
+await connect<AddApi, ClientApi>("ws://x", { methods: { confirm, extra: () => 1 } }); // at `extra`: 'extra' does not exist in type
+await connect<AddApi, ClientApi>("ws://x", { methods: { confirm: ({ txt }) => txt === "" } }); // at `txt`: Property 'txt' does not exist on type
+await connect<AddApi, ClientApi>("ws://x", { methods: { confirm: () => "yes" } }); // at `"yes"`: 'string' is not assignable to type 'boolean
+await connect<AddApi, ClientApi>("ws://x", { methods: { confirm: async () => "yes" } }); // at `"yes"`: ... Type 'string' is not assignable to type 'boolean'.
+await connect<AddApi, ClientApi>("ws://x", { methods: service }); // at `methods`: ... The 'this' types of each signature are incompatible.
+await serve<AddApi>({ port: 1, methods: { add: () => true } }); // at `true`: 'boolean' is not assignable to type 'number
+pair<AddApi, {}>({ methods: { add: (_, { server }) => Number(server) } }, { methods: {} }); // at `server`: Property 'server' does not exist on type
+peer.handle("confirn", confirm); // at `"confirn"`: Argument of type '"confirn"' is not assignable to parameter of type
+peer.handle("confirm", () => 1); // at `1`: Type 'number' is not assignable to type 'boolean
+await testServer<AddApi, ClientApi>({}).connect("ws://localhost", { methods: { confirm: () => "yes" } }); // at `confirm`: ... Type 'string' is not assignable to type 'boolean
+new Peer({ send: () => true, close: () => {} }, {}); // at `{ send`: Property 'start' is missing
+// Events, topics and groups.
+peer.on("closed", () => {}); // at `"closed"`: Argument of type '"closed"' is not assignable to parameter of type
+server.on("peers", () => {}); // at `"peers"`: Argument of type '"peers"' is not assignable to parameter of type
+server.topic("a").on("joined", () => {}); // at `"joined"`: Argument of type '"joined"' is not assignable to parameter of type
+server.topic("a").notify("moved", { x: 1 }); // at `"moved"`: Argument of type '"moved"' is not assignable to parameter of type '"changed"'.
+void server.topic("a").publish("changed", { n: "1" }); // at `n: "1"`: Type 'string' is not assignable to type 'number'.
+void server.topic("a").publish("changed", { n: 1, at: "x.1" }); // at `at`: 'at' does not exist in type
+void server.topic("a").publish("confirm", { question: "?" }); // at `"confirm"`: Argument of type '"confirm"' is not assignable to parameter of type '"changed"'.
+server.on("peer", (one) => void server.topic("a").join(one, { as: { nam: "Ada" } })); // at `nam`: Did you mean to write 'name'?
+await server.peers.request("confirm", { question: "?" }, { onProgress: () => {} }); // at `onProgress`: 'onProgress' does not exist in type
+(await server.peers.request("confirm", { question: "?" }))[0]!.value.valueOf(); // at `(await`: Object is possibly 'undefined'.
+void server.runOnce("k", () => 1); // at `"k"`: Argument of type 'string' is not assignable to parameter of type
+(await server.runOnce(context, () => new Date())).getTime(); // at `getTime`: Property 'getTime' does not exist on type 'string'.
+void server.runOnce(context, 5); // at `5`: Argument of type 'number' is not assignable to parameter of type
+peer.data.rom = "den"; // at `rom`: Did you mean 'room'?
+call.context.user = 5; // at `call`: 'number' is not assignable to type 'string'
+call.context.usr = "ada"; // at `usr`: Did you mean 'user'?
+new RpcError("403", "declined"); // at `"403"`: Argument of type 'string' is not assignable to parameter of type 'number'
+// Contracts.
+await connect<{ add(a: number, b: number): number }>("ws://x"); // at `{ add`: ... a method takes one `params`: an array or an object
+await connect<{ greet(name: string): string }>("ws://x"); // at `{ greet`: ... a method takes one `params`: an array or an object
+await connect<{ version: string }>("ws://x"); // at `{ version`: ... a contract holds methods only
+contract({ add: { reslt: schema } }); // at `reslt`: Did you mean to write 'result'?
+contract({ add: { meta: { role: "admin" } } }); // at `role`: Type '"admin"' is not assignable to type
+contract({ add: { meta: { role: "editor", rol: "viewer" } } }); // at `rol:`: 'string' is not assignable to type 'never'
+contract({ add: { meta: { role: "editor", limits: { maxRunning: "1" } } } }); // at `maxRunning`: 'string' is not assignable to type 'number'
+await serve<AddApi>({ port: 1, methods: { add }, schemas: { add: schema } }); // at `add: schema`: ... Source has 1 element(s) but target requires 2.
+// Stores and hooks.
+follow(peer, "open", {}, { reduce: {} }); // at `{}`: Property 'id' is missing in type '{}'
+follow(peer, "open", { id: "a" }, { reduce: { moved: (n: number) => n } }); // at `moved`: 'moved' does not exist in type
+presence(peer, "people", {}); // at `{}`: Property 'room' is missing in type '{}'
+presence(peer, "people", { room: "a" }, { state: { y: 1 } }); // at `y`: 'y' does not exist in type '{ x: number; }'
+mutation(peer, "tail"); // at `"tail"`: Argument of type '"tail"' is not assignable to parameter of type '"put"'.
+mutation(peer, "ping"); // at `"ping"`: Argument of type '"ping"' is not assignable to parameter of type '"put"'.
+mutation(peer, "add"); // at `"add"`: Argument of type '"add"' is not assignable to parameter of type '"put"'.
+mutation(peer, "count"); // at `"count"`: Argument of type '"count"' is not assignable to parameter of type '"put"'.
+void mutation(peer, "put").mutate({ key: "k" }); // at `{ key`: ... Property 'text' is missing in type '{ key: string; }'
+void mutation(peer, "put").mutate({ text: "", kye: "k" }); // at `kye`: 'kye' does not exist in type
+void mutation(peer, "put").mutate({ text: "" }, { timeout: 5 }); // at `timeout`: 'timeout' does not exist in type
+app.useNotification("chnged", () => {}); // at `"chnged"`: Argument of type '"chnged"' is not assignable to parameter of type '"changed"'.
+app.useHandler("confirm", () => 1); // at `1`: Type 'number' is not assignable to type 'boolean
+app.useStream("tail", { fil: "log" }); // at `fil:`: 'fil' does not exist in type '{ file: string; }'
+useTopic(peer, "open", { i: "a" }, { reduce: {} }); // at `i:`: 'i' does not exist in type
+useMutation(peer, "add"); // at `"add"`: Argument of type '"add"' is not assignable to parameter of type '"put"'.
