@@ -39,6 +39,7 @@ export async function bundle(
     define: { "process.env.NODE_ENV": '"development"' },
     loader: { ".ttf": "dataurl" },
     alias: aliasesOf(version),
+    nodePaths: [join(ROOT, "test/interop/node_modules")],
     ...options,
   });
   const textOf = (ending: string): string =>

@@ -1,17 +1,22 @@
 /** Runs the unchanged examples of the documents that need a page, in Chromium. */
 import { readFile, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { createServer as createVite, type ViteDevServer } from "vite";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { ensurePackages } from "../../scripts/packages.js";
+import { servingOnPort } from "../server/by-hand.js";
 import { connect } from "../support/connect.js";
 import { openPage } from "./browser.js";
 import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { bundle, startPage } from "./bundle.js";
+import { gate } from "../support/turns.js";
 import { run as runCli } from "../cli/program.js";
 
 const ROOT = join(import.meta.dirname, "../..");
 const CLI = join(ROOT, "dist/cli/main.js");
+const INTEROP = join(ROOT, "test/interop");
 
 const DOCUMENTS = [
   "README.md",
@@ -116,6 +121,100 @@ it("the page of Frameworks has one connection after its module was replaced", as
   await expect.poll(() => peer.request("peers")).toBe(2);
   await page.context().close();
   await vite.close();
+});
+
+/** A component in Svelte, and a page of one in each framework: over stores of its own peer, with a button that makes a change. */
+const SVELTE = `<script>
+  import { storeOf } from "./svelte-topic.js";
+  let { stores, textOf, add } = $props();
+  const [list, people, adding] = stores.map(storeOf);
+</script>
+<button onclick={add}>{textOf($list, $people, $adding)}</button>`;
+const pageOf = (url: string): string => `
+import { connect, follow, mutation, presence } from "reciproc";
+import { createEffect } from "solid-js";
+import { render } from "solid-js/web";
+import { mount, unmount } from "svelte";
+import { createApp, h } from "vue";
+import { signalOf } from "./solid-topic.js";
+import Component from "./svelte-component.js";
+import { useTopic } from "./vue-topic.js";
+const textOf = (list, { others }, { pending }) =>
+  [list.value, others.map(({ as }) => as), pending.map(({ text }) => text)].join("; ");
+const frameworks = {
+  vue(target, stores, add) {
+    const app = createApp({ setup() {
+      const refs = stores.map(useTopic);
+      return () => h("button", { onClick: add }, textOf(...refs.map(({ value }) => value)));
+    } });
+    app.mount(target);
+    return () => app.unmount();
+  },
+  svelte(target, stores, add) {
+    const component = mount(Component, { target, props: { stores, textOf, add } });
+    return () => unmount(component);
+  },
+  solid: (target, stores, add) =>
+    render(() => {
+      const signals = stores.map(signalOf);
+      const button = document.createElement("button");
+      button.onclick = add;
+      createEffect(() => (button.textContent = textOf(...signals.map((signal) => signal()))));
+      return button;
+    }, target),
+};
+Object.assign(globalThis, { ends: [], subscribed: 0 });
+const counted = ({ get, subscribe }) => ({ get, subscribe: (listener) => {
+  const end = subscribe(listener);
+  subscribed++;
+  return () => (subscribed--, end());
+} });
+for (const [name, show] of Object.entries(frameworks)) {
+  const peer = await connect("${url}");
+  const list = follow(peer, "open", {}, { reduce: { added: (texts, { text }) => [...texts, text] } });
+  const people = presence(peer, "people", {}, { state: name });
+  const adding = mutation(peer, "add");
+  const target = document.body.appendChild(document.createElement("div"));
+  ends.push(show(target, [list, people, adding].map(counted), () => adding.mutate({ text: name })));
+}`;
+
+it("components of Vue, Svelte and Solid show a followed topic, the others and pending changes, until they are unmounted", async () => {
+  await ensurePackages(INTEROP);
+  const { compile: compileSvelte } = createRequire(join(INTEROP, "package.json"))("svelte/compiler");
+  await writeFile(join(folder, "svelte-component.js"), compileSvelte(SVELTE, { generate: "client" }).js.code);
+  const texts = ["tea"];
+  let answered = gate();
+  const { url } = await servingOnPort({
+    topics: (name) => (name === "people" ? { members: "people" } : { log: {} }),
+    methods: {
+      open: ({ since }: any, { peer, server }: any) => server.topic("list").join(peer, { since, load: () => texts }),
+      people: (params: any, { peer, server }: any) => server.topic("people").present(peer, params, params.state),
+      async add({ text }: any, { server }: any) {
+        await answered.promise;
+        await server.topic("list").publish("added", { text });
+      },
+    },
+  });
+  await writeFile(join(folder, "components.js"), pageOf(url));
+  await withPage("components.js", async (page) => {
+    const names = ["vue", "svelte", "solid"];
+    const buttons = page.getByRole("button");
+    const showAll = async (pending = ""): Promise<void> => {
+      const othersOf = (name: string): string[] => names.filter((other) => other !== name);
+      const shown = names.map((name) => [texts, othersOf(name), name === pending ? name : ""].join("; "));
+      await expect.poll(() => buttons.allTextContents()).toEqual(shown);
+    };
+    await showAll();
+    for (const [i, name] of names.entries()) {
+      answered = gate();
+      await buttons.nth(i).click();
+      await showAll(name);
+      texts.push(name);
+      answered.resolve();
+      await showAll();
+    }
+    expect(await page.evaluate("[subscribed, (ends.forEach((end) => end()), subscribed)]")).toEqual([9, 0]);
+  });
 });
 
 it("the page of Files and bytes stores a file of the greatest length, and loads it again", async () => {

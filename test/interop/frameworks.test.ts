@@ -1,15 +1,10 @@
-/** Runs the unchanged examples of docs/guides/frameworks.md: the same calls and refusals with each framework. */
+/** Runs the unchanged servers of docs/guides/frameworks.md: the same calls and refusals with each framework. */
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
-import { createRoot } from "solid-js";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { effectScope } from "vue";
 import { WebSocket } from "ws";
-import { follow } from "../../src/index.js";
 import { connect } from "../support/connect.js";
-import { testServer } from "../../src/testing/index.js";
 import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { freePort } from "../support/ports.js";
 import { call, post, read } from "../support/post.js";
@@ -22,8 +17,6 @@ beforeAll(async () => {
   await extract("docs/guides/frameworks.md");
 });
 afterAll(clean);
-
-const load = (name: string): Promise<any> => import(pathToFileURL(join(folder, name)).href);
 
 async function upgrade(url: string): Promise<number> {
   const socket = new WebSocket(url, "vite-hmr").on("error", () => {});
@@ -58,36 +51,4 @@ it.each([
   expect(await upgrade(url!.replace("rpc", ""))).toBe(other);
   expect(await server.stop()).toBe(exit);
   expect(await peer.closed).toMatchObject({ code: close });
-});
-
-it("the functions for Vue, Svelte and Solid show each state of a followed topic until they are disposed of", async () => {
-  const memory = testServer({
-    topics: () => ({ log: {} }),
-    methods: { open: (_, { peer, server }) => server.topic("t").join(peer, { load: () => "tea" }) },
-  });
-  const topic = follow(
-    await memory.connect(memory.server.url),
-    "open",
-    {},
-    { reduce: { changed: (_, { text }) => text } },
-  );
-  const [vue, svelte, solid] = await Promise.all(["vue", "svelte", "solid"].map((name) => load(`${name}-topic.js`)));
-  const scope = effectScope();
-  const ref = scope.run(() => vue.useTopic(topic));
-  const [signal, dispose] = createRoot((end) => [solid.signalOf(topic), end]);
-  const store = svelte.storeOf(topic);
-  const states: string[] = [];
-  await memory.network.settle();
-  const unsubscribe = store.subscribe(({ value }: { value: string }) => void states.push(value));
-  for (const text of ["milk", "eggs", "rice"]) {
-    await memory.server.topic("t").publish("changed", { text });
-    await memory.network.settle();
-    expect([ref.value.value, signal().value, states.at(-1)]).toEqual(Array(3).fill(text === "rice" ? "eggs" : text));
-    if (text !== "eggs") continue;
-    scope.stop();
-    dispose();
-    unsubscribe();
-  }
-  expect(states).toEqual(["tea", "milk", "eggs"]);
-  await memory.server.close();
 });

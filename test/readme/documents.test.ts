@@ -36,7 +36,6 @@ const ELSEWHERE: Record<string, string> = {
   "docs/guides/from-socket-io.md side-by-side.js": OTHERS,
   "docs/guides/from-vscode-jsonrpc.md greet-vscode-jsonrpc.js": OTHERS,
   "docs/guides/frameworks.md *": "test/interop/frameworks.test.ts",
-  "docs/guides/frameworks.md page.js": GUIDES,
   "docs/guides/language-servers.md *": GUIDES,
   "docs/guides/mcp.md *": "test/interop/mcp/guide.test.ts",
   "docs/guides/metrics.md *": "test/readme/metrics.test.ts",
@@ -46,6 +45,7 @@ const ELSEWHERE: Record<string, string> = {
 };
 for (const [test, page, names] of [
   [GUIDES, "files", "bytes-page.js bytes-server.js"],
+  [GUIDES, "frameworks", "page.js vue-topic.js svelte-topic.js solid-topic.js"],
   [GUIDES, "getting-started", "api.ts server.ts index.html page.ts"],
   ["test/interop/deployment.test.ts", "deployment", "production.js app.conf Caddyfile.app haproxy.cfg kubernetes.yaml"],
 ] as const)
