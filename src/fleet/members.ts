@@ -414,11 +414,11 @@ export class Members {
     return this.#own.get(topic)?.members.has(localId) === true;
   }
 
-  /** Yields the members of a followed topic. `as`: JSON. */
+  /** Yields the members of a followed topic, and last those of this node: the others may have members that are gone. `as`: JSON. */
   *list(topic: string): Generator<readonly [node: NodeName, localId: string, as: string]> {
-    for (const [localId, as] of this.#own.get(topic)?.members ?? []) yield [this.#node, localId, as];
     for (const [node, { members }] of this.#followed.get(topic)?.known ?? [])
       for (const [localId, as] of members) yield [node, localId, as];
+    for (const [localId, as] of this.#own.get(topic)?.members ?? []) yield [this.#node, localId, as];
   }
 }
 

@@ -44,6 +44,11 @@ describe("members", () => {
     const [engine, a, b, seen] = room();
     const [ann, bob] = [await joined(a, "ann"), await joined(b, "bob")];
     await joined(b, "eve");
+    await settle();
+    expect([await names(a), await names(b)]).toEqual([
+      ["bob", "eve", "ann"],
+      ["ann", "bob", "eve"],
+    ]);
     a.server.topic("room").delete(ann.peer);
     await bob.client.close();
     await settle();
