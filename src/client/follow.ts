@@ -1,7 +1,7 @@
 /** A followed topic: the state of a topic of the server, which this side keeps current by the publications of the topic. */
 import type { Contract, GivenParams, NotifyName, Params, Result } from "../contract/contract.js";
 import { encodeNotification } from "../message/codec.js";
-import { isApplicationError, ProtocolError } from "../message/errors.js";
+import { isApplicationError, mistake, ProtocolError } from "../message/errors.js";
 import { anyFunction, checkOptions, must, optional, tableOf } from "../message/options.js";
 import { positionOf, textOf, type Position } from "../message/position.js";
 import { errorOfEnd, type CloseInfo } from "../message/transport.js";
@@ -67,16 +67,19 @@ interface Joining {
 }
 
 /**
- * `joining`: the server was asked. `ahead`: the publications that came since; `undefined` if some are missing, so that the peer joins again
- * after the reply and a delay. `following`: the state is that of the position. `failed`: the peer joins when `retry` fires, if that is set.
+ * `waiting`: the peer joins when it is open. `joining`: the server was asked. `ahead`: the publications that came since; `undefined` if some
+ * are missing, so that the peer joins again after the reply and a delay. `following`: the state is that of the position. `failed`: the peer
+ * joins when `retry` fires, if that is set.
  */
 type State =
   | Joining
-  | { readonly kind: "following" | "closed" }
+  | { readonly kind: "waiting" | "following" | "closed" }
   | { readonly kind: "failed"; readonly retry: ReturnType<typeof setTimeout> | undefined };
 
 /** Beyond so many publications during one join, the peer joins again. */
 const MAX_AHEAD = 1_000;
+
+const WOULD_TAKE = "would take the publications: they come by the event `notification`";
 
 /** How many stores of a peer leave by the same notification. */
 const leaving = new WeakMap<AnyPeer, Map<string, number>>();
@@ -90,7 +93,8 @@ const leaving = new WeakMap<AnyPeer, Map<string, number>>();
  *
  * If the call fails, it is made again after 0 s, and then after 0.25 to 5 s. If the handler has thrown an `RpcError` with a code of its own,
  * outside -32768 to -32000, it is made again only after `lost` or `missed`. If a reducer throws, the peer emits `error`, and the state is loaded
- * again. If the peer closes, the store stays, and is not current. Throws a `TypeError` for bad options, and for params without a JSON form.
+ * again. If the peer closes, the store stays, and is not current. Throws a `TypeError` for bad options, for params without a JSON form, and
+ * for a peer with a `fallback`, or with one of the methods of `reduce` in its `methods`.
  */
 export function follow<C extends Contract<C>, S extends Contract<S>, K extends keyof S & string>(
   peer: Peer<C, S, any>,
@@ -103,6 +107,9 @@ export function follow(peer: AnyPeer, method: string, params: object, options: o
     reduce: (given, name) => tableOf(given, name, anyFunction),
     leave: optional(must<string>("a string", (given) => typeof given === "string")),
   });
+  const { methods } = connectionOf(peer).config;
+  for (const name of reduce.keys())
+    if (methods.has(name)) throw mistake(`Expected the peer to have no method \`${name}\`, which ${WOULD_TAKE}`);
   // Throws for params without a JSON form.
   encodeNotification(method, params);
   return new Store(peer, {
@@ -110,7 +117,7 @@ export function follow(peer: AnyPeer, method: string, params: object, options: o
     paramsAt: (since) => ({ ...params, since }),
     isState: (value) => value !== undefined,
     reducerOf: (name) => reduce.get(name),
-    leave: leaveLast(peer, leave, params),
+    count: () => leaveLast(peer, leave, params),
   });
 }
 
@@ -124,8 +131,8 @@ interface Source {
   isState(value: unknown): boolean;
   /** Returns the reducer for a notification that belongs to the topic. */
   reducerOf(method: string): AnyReducer | undefined;
-  /** Leaves the topic. */
-  leave(): void;
+  /** Counts a store that may make the peer a member. Returns what leaves the topic. */
+  count(): () => void;
 }
 
 /** What `follow` returns. */
@@ -139,17 +146,23 @@ export class Store implements FollowedTopic<any> {
   #position: Position | undefined;
   #value: unknown;
   #error: unknown;
-  #state: State = { kind: "failed", retry: undefined };
+  #state: State = { kind: "waiting" };
   #shown: TopicState<any> = { value: undefined, isCurrent: false, error: undefined };
   /** Resolves when the newest call has settled. */
   #reply = Promise.resolve();
+  /** Leaves the topic; `undefined` until the server was asked. */
+  #leave: (() => void) | undefined;
 
   constructor(peer: AnyPeer, source: Source) {
+    if (connectionOf(peer).config.fallback !== undefined)
+      throw mistake(`Expected the peer to have no \`fallback\`, which ${WOULD_TAKE}`);
     this.#peer = peer;
     this.#source = source;
     this.#begin();
     peer.on("notification", this.#receive).on("lost", this.#join).on("missed", this.#join);
-    peer.on("suspend", this.#show).on("resume", this.#show).on("close", this.#end);
+    peer.on("suspend", this.#show).on("resume", this.#wake).on("close", this.#end);
+    // The first connection emits no `resume`.
+    peer.opened.then(this.#wake, this.#wake);
   }
 
   readonly get = (): TopicState<any> => this.#shown;
@@ -161,9 +174,9 @@ export class Store implements FollowedTopic<any> {
     this.#enter({ kind: "closed" });
     const peer = this.#peer;
     peer.off("notification", this.#receive).off("lost", this.#join).off("missed", this.#join);
-    peer.off("suspend", this.#show).off("resume", this.#show).off("close", this.#end);
+    peer.off("suspend", this.#show).off("resume", this.#wake).off("close", this.#end);
     // A handler may still join the peer: it must not do so after the peer has left.
-    void this.#reply.then(() => this.#source.leave());
+    void this.#reply.then(this.#leave);
   };
 
   [Symbol.dispose](): void {
@@ -197,8 +210,17 @@ export class Store implements FollowedTopic<any> {
     else this.#begin();
   };
 
-  /** Calls the method that joins. */
+  /** The peer is open, or closed. */
+  readonly #wake = (): void => {
+    if (this.#state.kind === "waiting") this.#begin();
+    else this.#show();
+  };
+
+  /** Calls the method that joins, when the peer is open: a page that shows many topics while it is offline queues nothing. */
   readonly #begin = (): void => {
+    const { state } = this.#peer;
+    if (state !== "open" && state !== "closed") return this.#enter({ kind: "waiting" });
+    this.#leave ??= this.#source.count();
     const joining: Joining = { kind: "joining", ahead: [] };
     this.#enter(joining);
     const settle = (act: (ahead: Ahead) => void): void => {
@@ -209,7 +231,7 @@ export class Store implements FollowedTopic<any> {
       else this.#beginLater();
     };
     const params = this.#source.paramsAt(this.#position && textOf(this.#position));
-    // The call is queued while the server is away, so it has no timeout.
+    // The network may be lost for long before the reply comes, so the call has no timeout.
     const reply = (this.#peer as Peer).request(this.#source.method, params, { timeoutMs: Infinity });
     this.#reply = reply.then(
       (joined) => settle((ahead) => this.#follow(joined, ahead)),

@@ -83,8 +83,8 @@ interface List {
  * may join, and returns what `topic.present` resolves with. Calls it again after `lost` and `missed`, with the newest state of this side.
  *
  * The changes of the list come by the event `notification`, so no handler and no `fallback` of the peer may take them. What happens if the call
- * fails and if the peer closes is the same as for `follow`. Throws a `TypeError` for bad options, and for params or a state without a JSON
- * form.
+ * fails and if the peer closes is the same as for `follow`. Throws a `TypeError` for bad options, for params or a state without a JSON form,
+ * and for a peer with a `fallback`.
  */
 export function presence<C extends Contract<C>, S extends Contract<S>, K extends keyof S & string>(
   peer: Peer<C, S, any>,
@@ -124,7 +124,7 @@ class PresenceStore implements Presence<any, any> {
       paramsAt: () => this.#take("join"),
       isState: (value) => Array.isArray((value as List | undefined)?.members),
       reducerOf: () => changed,
-      leave: leaveLast(peer, method, { ...params, presence: "leave" }),
+      count: () => leaveLast(peer, method, { ...params, presence: "leave" }),
     });
     this.subscribe(() => void this.#send());
   }

@@ -268,6 +268,9 @@ describe("a followed topic", () => {
     network.stop();
     network.cut();
     expect(await shown()).toBe("()");
+    // A store that comes and goes meanwhile queues nothing.
+    show("b").close();
+    expect([await shown(), peer.stats()]).toMatchObject(["()", { pending: 0, notificationsSent: 0 }]);
     network.start();
     await pass(0);
     expect(await shown()).toBe("");
@@ -281,7 +284,7 @@ describe("a followed topic", () => {
   });
 
   it("reports what its listeners throw, and checks its options", async () => {
-    const { add, errors, peer, shown, store } = await start();
+    const { add, connect, errors, peer, server, shown, store } = await start();
     store.subscribe(() => Promise.reject(new Error("mine")));
     store.subscribe(() => expect.unreachable("mine too"));
     await add(1);
@@ -289,6 +292,10 @@ describe("a followed topic", () => {
     const wrong = [undefined, {}, { reduce: { added: 5 } }, { reduce: {}, leave: 5 }, { reduce: {}, leaves: "leave" }];
     for (const options of wrong) expect(() => follow(peer, "join", { id: "a" }, options as never)).toThrow(TypeError);
     expect(() => follow(peer, "join", { id: 5n as never }, { reduce: {} })).toThrow(TypeError);
+    for (const options of [{ fallback: () => {} }, { methods: { added: () => {} } }]) {
+      const other = await connect(server.url, options);
+      expect(() => follow(other, "join", { id: "a" }, OPTIONS)).toThrow("which would take the publications");
+    }
   });
 
   it("is what the server has, whenever it says that it is current, in random runs", async () => {
