@@ -92,8 +92,8 @@ export function createReciproc<S extends Contract<S> = AnyMethods, C extends Con
 
 /**
  * Follows a topic while a component shows it, as `follow` of `reciproc` does, and returns its state. `peer` is what `usePeer` returns. All
- * components with the same peer, method and params share one state, and the options of the first one. The topic is left a tick after the
- * last one was unmounted. While a server renders the page, nothing is loaded.
+ * components with the same peer, method and params share one state, and the options of the first one. The state is forgotten a tick after the
+ * last one was unmounted. If `leave` is given, the peer leaves the topic then. While a server renders the page, nothing is loaded.
  */
 export function useTopic<C extends Contract<C>, S extends Contract<S>, K extends keyof S & string>(
   peer: Peer<C, S, any>,
@@ -106,8 +106,9 @@ export function useTopic<C extends Contract<C>, S extends Contract<S>, K extends
 
 /**
  * Joins a list of members while a component shows it, as `presence` of `reciproc` does, and returns what that shows, and `set`, which stays
- * the same. `peer` is what `usePeer` returns. All components with the same peer, method and params share one presence, and the options of the
- * first one. The list is left a tick after the last one was unmounted. While a server renders the page, nothing is loaded.
+ * the same. `peer` is what `usePeer` returns. All components with the same peer, method and params share one presence, which begins with each
+ * option of the first one that has it. The list is left a tick after the last one was unmounted. While a server renders the page, nothing is
+ * loaded.
  */
 export function usePresence<C extends Contract<C>, S extends Contract<S>, K extends keyof S & string>(
   peer: Peer<C, S, any>,

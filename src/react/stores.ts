@@ -5,6 +5,7 @@ import { presence, type Presence, type PresenceState } from "../client/presence.
 import { open } from "../connect.js";
 import { synchronous } from "../base/promises.js";
 import { streams } from "../features/streams.js";
+import { encodeNotification } from "../message/codec.js";
 import { errorOfEnd } from "../message/transport.js";
 import type { AnyPeer, Peer, PeerEvents } from "../peer/peer.js";
 import type { ConnectionState, ProviderProps, StreamState } from "./types.js";
@@ -18,8 +19,7 @@ export interface Store<T> {
 }
 
 /**
- * Returns a store whose value is `initial`, and after each tick with a call of `changed` what the function that `start` returned
- * reads. So React, which renders at once when a store changes, renders once for a tick.
+ * Returns a store whose value is `initial`, and after each call of `changed` what the function that `start` returned reads.
  *
  * Calls `start` for the first listener, and aborts its signal when there has been no listener for a tick. So nothing restarts if
  * StrictMode unmounts and mounts a component at once.
@@ -31,14 +31,12 @@ function storeOf<T>(initial: T, start: (changed: () => void, signal: AbortSignal
   let stopping: ReturnType<typeof setTimeout> | undefined;
   const begin = (): void => {
     const { signal } = (running = new AbortController());
-    let changing: unknown;
-    const change = (): void => {
-      changing = undefined;
+    const changed = (): void => {
       if (signal.aborted) return;
       value = read();
       listeners.forEach((listener) => listener());
     };
-    const read = start(() => void (changing ??= setTimeout(change)), signal);
+    const read = start(changed, signal);
   };
   const stop = (): void => {
     running!.abort();
@@ -163,16 +161,24 @@ export function streamOf<T>(read: (signal: AbortSignal) => AsyncIterable<T>, kee
   return storeOf<Shown<T>>(EMPTY, (changed, signal) => {
     const items: T[] = [];
     let state = { done: false, error: undefined as unknown };
+    let showing: unknown;
+    // React renders at once when a store changes. So it renders once for the values of a tick.
+    const show = (): void => {
+      showing ??= setTimeout(() => {
+        showing = undefined;
+        changed();
+      });
+    };
     const readAll = async (): Promise<void> => {
       for await (const item of read(signal)) {
         items.push(item);
         if (items.length > keep) items.shift();
-        changed();
+        show();
       }
     };
     const finish = (error?: unknown): void => {
       state = { done: true, error };
-      changed();
+      show();
     };
     readAll().then(finish, finish);
     return () => ({ ...state, items: [...items], last: items.at(-1) });
@@ -182,53 +188,78 @@ export function streamOf<T>(read: (signal: AbortSignal) => AsyncIterable<T>, kee
 /** The stores that components share, by peer, and then by kind, method and params. */
 const shared = new WeakMap<AnyPeer, Map<string, unknown>>();
 
-/** Returns the store of that name, which `make` makes for the first component. */
-function sharedOf<T>(peer: AnyPeer, name: unknown[], make: () => T): T {
+/** Returns the store of that name, which `make` makes for the first component. After `forget`, the next component is the first one. */
+function sharedOf<T>(peer: AnyPeer, name: unknown[], make: (forget: () => void) => T): T {
   const stores = shared.get(peer) ?? new Map<string, unknown>();
   shared.set(peer, stores);
   const key = JSON.stringify(name);
-  if (!stores.has(key)) stores.set(key, make());
+  if (!stores.has(key)) {
+    const made: T = make(() => {
+      // A component that was hidden may still use a store that was forgotten before.
+      if (stores.get(key) === made) stores.delete(key);
+    });
+    stores.set(key, made);
+  }
   return stores.get(key) as T;
 }
 
 /** Returns the state of a topic, which the peer follows while there is a subscriber. All components of a peer share it. */
 export function followedOf(peer: AnyPeer, method: string, params: object, options: object): Store<TopicState<any>> {
   const initial = { value: undefined, isCurrent: false, error: undefined };
-  const start = (changed: () => void, signal: AbortSignal) => {
-    const topic = follow(peer as Peer, method, params, options as { reduce: {} });
-    topic.subscribe(changed);
-    signal.addEventListener("abort", topic.close);
-    return topic.get;
-  };
-  return sharedOf(peer, ["topic", method, params], () => storeOf<TopicState<any>>(initial, start));
+  return sharedOf(peer, ["topic", method, params], (forget) =>
+    storeOf<TopicState<any>>(initial, (changed, signal) => {
+      const topic = follow(peer as Peer, method, params, options as { reduce: {} });
+      topic.subscribe(changed);
+      signal.addEventListener("abort", topic.close);
+      signal.addEventListener("abort", forget);
+      return topic.get;
+    }),
+  );
 }
 
 /** What components see of a list of members, and the function that sets the state of this side. */
 interface PresentStore extends Required<Store<PresenceState<any, any>>> {
   readonly set: (state: unknown) => void;
+  /** The options with which the presence begins. `state` is the newest one. */
+  readonly options: Record<string, unknown>;
 }
 
-/** Returns the presence of a peer, which is in the list while there is a subscriber. All components of a peer share it. */
-export function presentOf(peer: AnyPeer, method: string, params: object, options: { state?: unknown }): PresentStore {
-  return sharedOf(peer, ["presence", method, params], () => {
-    let me = options.state;
+/**
+ * Returns the presence of a peer, which is in the list while there is a subscriber. All components of a peer share it. It begins with each
+ * option of the first one that has it.
+ */
+export function presentOf(peer: AnyPeer, method: string, params: object, options: object): PresentStore {
+  const store = sharedOf<PresentStore>(peer, ["presence", method, params], (forget) => {
+    const given: PresentStore["options"] = {};
     let current: Presence<any, any> | undefined;
     const set = (state: unknown): void => {
-      current?.set(state);
-      me = state;
+      // Throws for a state without a JSON form.
+      if (current === undefined) encodeNotification(method, { state });
+      else current.set(state);
+      given["state"] = state;
     };
-    const initial: PresenceState<any, any> = { others: [], me, isCurrent: false, error: undefined };
-    const store = storeOf(initial, (changed, signal) => {
-      const started = (current = presence(peer as Peer, method, params, { ...options, state: me }));
+    const initial: PresenceState<any, any> = {
+      others: [],
+      get me() {
+        return given["state"];
+      },
+      isCurrent: false,
+      error: undefined,
+    };
+    const present = storeOf(initial, (changed, signal) => {
+      const started = (current = presence(peer as Peer, method, params, given));
       started.subscribe(changed);
       signal.addEventListener("abort", () => {
         started.close();
         current = undefined;
+        forget();
       });
       return started.get;
     });
-    return { ...store, initial, set };
+    return { ...present, initial, set, options: given };
   });
+  for (const [name, value] of Object.entries(options)) store.options[name] ??= value;
+  return store;
 }
 
 /** Returns the changes of a peer by a method. All components of the peer share them, also those that are mounted later. */

@@ -53,8 +53,9 @@ function start(): TestServer<ServerApi, ClientApi, Auth> {
           stream.hasEnded = true;
         }
       },
-      put({ value }) {
+      async put({ value }, { server }) {
         if (value < 0) throw new RpcError(403, "not yours");
+        await server.topic("list").publish("counted", { value });
       },
       echo: ([value]) => value,
       numbers: () => [1, 2],
@@ -331,6 +332,11 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
     await untilText("changes-0", "1,-2;");
     kit.network.start();
     await untilText("changes-0", ";RpcError");
+    // Each render has the draft or the publication.
+    page.drawn.length = 0;
+    await page.put({ value: 3 });
+    await until(() => page.drawn.at(-1)?.filter((value) => value === 3)).toEqual([3]);
+    expect(page.drawn.filter((values) => !values.includes(3))).toEqual([]);
   });
 
   it("shows the others with their states, and renders a part only if that changes", async () => {
@@ -357,6 +363,16 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
     await other.show({ url: BO, topics: ["attic", "secret"] });
     await until(() => other.text("members-0")).toBe("Ada0;");
     await until(() => other.text("members-1")).toBe("(; the topic is secret)");
+    // The component that is mounted first has no `by`.
+    const third = newPage();
+    await third.show({ url: BO, topics: ["attic"], mine: "attic" });
+    await until(() => third.text("others")).toBe("1");
+    page.setMine({ x: 7 });
+    await until(() => other.text("members-0")).toBe("Ada7;");
+    await page.show({ url: ADA });
+    await until(() => other.text("members-0")).toBe(";");
+    await page.show({ url: ADA, mine: "attic" });
+    await until(() => other.text("members-0")).toBe("Ada0;");
   });
 }
 

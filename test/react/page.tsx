@@ -87,6 +87,8 @@ export class Page {
   retryNow!: () => void;
   put!: (params: { value: number }) => Promise<void>;
   setMine!: (state: { x: number }) => void;
+  /** What each render of a component shows that has a followed list, and its pending changes. */
+  readonly drawn: number[][] = [];
   streamRenders = 0;
   /** The components of the presence that were rendered, in order. */
   readonly rendered: string[] = [];
@@ -189,7 +191,7 @@ function Counter({ from, to, keep }: { from: number; to: number; keep?: number }
 }
 
 function Members({ topic, at }: { topic: string; at: number }) {
-  const { others, me, isCurrent, error } = usePresence(usePeer(), "people", { topic });
+  const { others, me, isCurrent, error } = usePresence(usePeer(), "people", { topic }, { by: ({ as }) => as.name });
   const names = others.map(({ as: { name, x = "" } }) => `${name}${x}`);
   const text = `${names.join()};${me?.x ?? ""}`;
   return (
@@ -212,20 +214,20 @@ function Mine({ topic }: { topic: string }) {
 }
 
 const REDUCE = { counted: (list: number[], { value }: { value: number }) => [...list, value] };
+const useList = () => useTopic(usePeer(), "follow", { topic: "list" }, { reduce: REDUCE, leave: "unfollow" });
 
 function Follower({ at }: { at: number }) {
-  const options = { reduce: REDUCE, leave: "unfollow" } as const;
-  return (
-    <output id={`followed-${at}`}>{JSON.stringify(useTopic(usePeer(), "follow", { topic: "list" }, options))}</output>
-  );
+  return <output id={`followed-${at}`}>{JSON.stringify(useList())}</output>;
 }
 
 function Changer({ at }: { at: number }) {
   const { pending, failed, mutate } = useMutation(usePeer(), "put");
-  usePage().put = mutate;
-  return (
-    <output id={`changes-${at}`}>{`${pending.map(({ value }) => value).join()};${nameOf(failed?.error) ?? ""}`}</output>
-  );
+  const { value: list = [] } = useList();
+  const page = usePage();
+  page.put = mutate;
+  const values = pending.map(({ value }) => value);
+  page.drawn.push([...list, ...values]);
+  return <output id={`changes-${at}`}>{`${values.join()};${nameOf(failed?.error) ?? ""}`}</output>;
 }
 
 const never = new Promise<never>(() => {});

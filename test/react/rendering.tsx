@@ -2,22 +2,28 @@
 import { version as reactVersion } from "react";
 import { renderToString } from "react-dom/server";
 import { beforeEach, expect, it, vi } from "vitest";
-import { createReciproc, useOthers, usePresence } from "../../src/react/index.js";
+import { createReciproc, useMutation, useMyPresence, useOthers, usePresence, useTopic } from "../../src/react/index.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { rejection } from "../support/turns.js";
 
-const { Provider, usePeer, useStatus, useStream } = createReciproc();
+const { Provider, usePeer, useStatus, useConnection, useStream } = createReciproc();
 
 let call: Promise<unknown> | undefined;
 
 function Page() {
+  const peer = usePeer();
   const { items, done } = useStream("log");
-  const { others, isCurrent } = usePresence(usePeer(), "people", {});
-  useOthers(usePeer(), "people", {});
-  call ??= rejection(usePeer().request("echo", [1]));
+  const { others, isCurrent } = usePresence(peer, "people", {});
+  useOthers(peer, "people", {});
+  const [me, set] = useMyPresence(peer, "people", {}, { state: 1 });
+  expect(() => set(new Map())).toThrow("Map");
+  const topic = useTopic(peer, "open", {}, { reduce: {} });
+  const { pending } = useMutation(peer, "add");
+  const { state } = useConnection();
+  call ??= rejection(peer.request("echo", [1]));
   return (
     <p>
-      {useStatus()} {JSON.stringify({ items, done, others, isCurrent })}
+      {useStatus()} {JSON.stringify({ items, done, others, isCurrent, me, topic, pending, state })}
     </p>
   );
 }
@@ -37,7 +43,7 @@ export function itRendersOnAServer(version: 18 | 19): void {
     );
     expect(reactVersion).toMatch(new RegExp(`^${version}\\.`));
     expect(html.replaceAll("&quot;", "'").replaceAll("<!-- -->", "")).toBe(
-      "<p>connecting {'items':[],'done':false,'others':[],'isCurrent':false}</p>",
+      "<p>connecting {'items':[],'done':false,'others':[],'isCurrent':false,'me':1,'topic':{'isCurrent':false},'pending':[],'state':'connecting'}</p>",
     );
     expect(await call).toMatchObject({ name: "ConnectionLostError" });
     expect(clock.timers).toBe(0);
