@@ -103,9 +103,8 @@ describe("a mutation", () => {
   it("takes a key, for a change that failed, or is made again later or by another page", async () => {
     const { app, connect, server, shown, store } = await start();
     const other: Mutation<ServerApi["put"]> = mutation((await connect(server.url)) as AnyPeer, "put");
-    expect([await store.mutate({ text: "one", key: "k" }), await other.mutate({ text: "one", key: "k" })]).toEqual([
-      1, 1,
-    ]);
+    expect(await store.mutate({ text: "one", key: "k" })).toBe(1);
+    expect(await other.mutate({ text: "one", key: "k" })).toBe(1);
     expect([app.runs, shown()]).toEqual([["one"], ""]);
     await rejection(store.mutate({ text: "bad" }));
     await rejection(store.mutate(store.get().failed!.params));
@@ -121,9 +120,7 @@ describe("a mutation", () => {
     });
     expect(await rejection(store.mutate({ text: new Map() as never }))).toBeInstanceOf(TypeError);
     await settle();
-    expect([errors, shown()]).toEqual([
-      expect.arrayContaining([new Error("render")]),
-      expect.stringMatching(/^!.*: .*Map/),
-    ]);
+    expect(errors).toContainEqual(new Error("render"));
+    expect(shown()).toMatch(/^!.*: .*Map/);
   });
 });

@@ -45,10 +45,7 @@ describe("members", () => {
     const [ann, bob] = [await joined(a, "ann"), await joined(b, "bob")];
     await joined(b, "eve");
     await settle();
-    expect([await names(a), await names(b)]).toEqual([
-      ["bob", "eve", "ann"],
-      ["ann", "bob", "eve"],
-    ]);
+    expect([await names(a), await names(b)].join()).toBe("bob,eve,ann,ann,bob,eve");
     a.server.topic("room").delete(ann.peer);
     await bob.client.close();
     await settle();
