@@ -206,7 +206,7 @@ describe("a node that begins to follow a topic", () => {
     for (const as of long) await a.server.topic("room").join((await a.client()).peer, { as });
     const c = makeNode({ engine, ...RULES });
     const seen = watch(c);
-    expect(await names(c)).toEqual(long);
+    expect(await settled(names(c))).toEqual(long);
     for (const frame of engine.links[0]!.sent) expect(Buffer.byteLength(frame)).toBeLessThan(maxFrameBytes);
     expect(seen).toEqual([]);
     await joined(a, "ann");
