@@ -33,7 +33,7 @@ describe("the code that a page loads", () => {
       33_300,
     ],
     ["{ contract }", "index.js", "es2022", 2_100],
-    ["*", "reciproc.min.js", "es2022", 36_300],
+    ["*", "reciproc.min.js", "es2022", 37_000],
     ["{ pair }", "index.js", "es2022", 16_300],
     ["{ RpcError }", "index.js", "es2022", 420],
     ["{ lsp }", "index.js", "es2022", 480],
