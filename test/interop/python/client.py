@@ -26,7 +26,6 @@ async def main(url):
     socket = await websockets.connect(url, open_timeout=None, ping_timeout=None)
     peer = Peer(socket, {"confirm": confirm, "tick": tick})
     running = asyncio.ensure_future(peer.run())
-    running.add_done_callback(lambda _: say(closed=True))
     tasks = []
     say(open=websockets.__version__)
     async for command in commands():
@@ -38,6 +37,8 @@ async def main(url):
             await peer.notify(command["notify"], command.get("params"))
         elif "close" in command:
             await socket.close()
+            await asyncio.wait([running, *tasks])
+            say(closed=True)
 
 
 asyncio.run(main(sys.argv[1]))
