@@ -10,8 +10,8 @@ import os from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { putMeasured, tableOf } from "../measured.js";
-import { check } from "../../test/scale/check.js";
-import { KINDS, measure, type Kind, type Measured } from "../../test/scale/measure.js";
+import { check } from "./check.js";
+import { KINDS, measure, type Kind, type Measured } from "./measure.js";
 
 const FULL = { connections: "10000", idle: "60" };
 const { values } = parseArgs({
@@ -43,7 +43,7 @@ const SIDE = ["heap, KiB each", "buffers, KiB each", "resident, KiB each", "time
 const results: Measured[] = [];
 for (const kind of Object.keys(KINDS) as Kind[]) {
   process.stdout.write(`${KINDS[kind]}: ${connections} connections ...\n`);
-  const result = await measure(kind, connections, idleMs, join(import.meta.dirname, "../../test/scale"));
+  const result = await measure(kind, connections, idleMs, import.meta.dirname);
   check(result, connections);
   results.push(result);
 }

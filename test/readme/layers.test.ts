@@ -134,7 +134,7 @@ const [INTERFACES] = /^Tests import the entries .*?^A test that imports/ms.exec(
 )!;
 const FOR_TESTS = new Set([...INTERFACES.matchAll(/`([\w/-]+)\.ts`/g)].map(([, name]) => name!));
 /** How many files of test/ may import others. The first line of each names the modules, and says why. */
-const MOST_EXCEPTIONS = 15;
+const MOST_EXCEPTIONS = 14;
 
 const TEST = fileURLToPath(new URL("../", import.meta.url));
 

@@ -1,4 +1,4 @@
-/** Imports `base/deadlines` and `session/session`: it counts on the heap what no interface shows, timeouts and sessions that were kept. */
+/** What a process holds: memory, resources, and on the heap what no interface shows, timeouts and sessions that were kept. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { queryObjects } from "node:v8";
 import { countDeadlines } from "../../src/base/deadlines.js";

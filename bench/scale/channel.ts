@@ -14,8 +14,8 @@ export type Commands = Record<string, (...args: any[]) => unknown>;
 export function answer(commands: Commands): void {
   process.once("disconnect", () => setTimeout(() => process.exit(KEPT_ALIVE), PATIENCE_MS).unref());
   // A command that fails ends the process.
-  process.on("message", async ([command, ...args]: [string, ...unknown[]]) => {
-    process.send!({ value: await commands[command]!(...args) });
+  process.on("message", ([command, ...args]: [string, ...unknown[]]) => {
+    void (async () => process.send!({ value: await commands[command]!(...args) }))();
   });
 }
 
