@@ -1,15 +1,8 @@
 /** What each call settles with, whatever happens to it or to its connection: the table of docs/RELIABILITY.md, run cell by cell. */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import {
-  ConnectionLostError,
-  ProtocolError,
-  RpcError,
-  TimeoutError,
-  TooLargeError,
-  type AnyPeer,
-  type Message,
-} from "../../src/index.js";
+import { ConnectionLostError, ProtocolError, RpcError, TimeoutError, TooLargeError } from "../../src/index.js";
+import type { AnyPeer, Message } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { expectEmpty } from "../support/pair.js";
 import { gate, pass, turn, useVirtualClock } from "../support/time.js";

@@ -2,14 +2,8 @@
 import { expect, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { ConnectError, type ConnectOptions } from "../../src/index.js";
-import {
-  connect as connectNode,
-  serve,
-  type AnyMethods,
-  type AnyPeer,
-  type ServeOptions,
-  type Server,
-} from "../../src/node.js";
+import { connect as connectNode, serve } from "../../src/node.js";
+import type { AnyMethods, AnyPeer, ServeOptions, Server } from "../../src/node.js";
 import { testServer, type TestServer, type TestServerOptions } from "../../src/testing/index.js";
 import { binaryFrame } from "../support/binary.js";
 import { Inbox } from "../support/inbox.js";

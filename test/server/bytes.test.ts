@@ -1,17 +1,8 @@
 import { expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { z } from "zod";
-import {
-  bytes,
-  bytesOf,
-  connect,
-  contract,
-  lsp,
-  serve,
-  type AnyPeer,
-  type Bytes,
-  type Server,
-} from "../../src/node.js";
+import { bytes, bytesOf, connect, contract, lsp, serve } from "../../src/node.js";
+import type { AnyPeer, Bytes, Server } from "../../src/node.js";
 import { connect as connectPage, progress as progressFeature } from "../../src/index.js";
 import { post } from "../support/post.js";
 import { rejection } from "../support/turns.js";

@@ -2,15 +2,8 @@ import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { Link } from "../../src/message/transport.js";
-import {
-  contract,
-  ProtocolError,
-  RpcError,
-  type AnyPeer,
-  type Server,
-  type ServerAround,
-  type ServerCall,
-} from "../../src/node.js";
+import { contract, ProtocolError, RpcError } from "../../src/node.js";
+import type { AnyPeer, Server, ServerAround, ServerCall } from "../../src/node.js";
 import { result } from "../support/raw.js";
 import { gate, Outcomes, pass, rejection, turn, useVirtualClock } from "../support/time.js";
 import { join, joinSilent, makeServer, type Silent } from "./members.js";

@@ -1,16 +1,8 @@
 /** Objects of the library that an application sends by mistake. `JSON.stringify` would show what a peer is known by, or write `{}`. */
 import { format } from "node:util";
 import { describe, expect, it } from "vitest";
-import {
-  attach,
-  bytes,
-  encodeResult,
-  memory,
-  RpcError,
-  Subscriptions,
-  type AnyPeer,
-  type Server,
-} from "../../src/node.js";
+import { attach, bytes, encodeResult, memory, RpcError, Subscriptions } from "../../src/node.js";
+import type { AnyPeer, Server } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { rejection, turn } from "../support/turns.js";
 

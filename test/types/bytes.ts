@@ -1,21 +1,8 @@
 // Bytes in contracts.
 import { createReadStream } from "node:fs";
 import type { ReadableStream as NodeWebStream } from "node:stream/web";
-import {
-  bytes,
-  bytesOf,
-  connect,
-  contract,
-  readBytes,
-  serve,
-  type Bytes,
-  type ContractOf,
-  type Item,
-  type Jsonify,
-  type Params,
-  type Result,
-  type Stream,
-} from "reciproc/node";
+import { bytes, bytesOf, connect, contract, readBytes, serve } from "reciproc/node";
+import type { Bytes, ContractOf, Item, Jsonify, Params, Result, Stream } from "reciproc/node";
 import { z } from "zod";
 import { has, is, type Equal } from "./api.js";
 

@@ -1,15 +1,6 @@
 // What must compile, and has exactly these types. The examples of the documents show the simple uses.
-import {
-  follow,
-  mutation,
-  presence,
-  type AnyPeer,
-  type ApiOf,
-  type Handlers,
-  type Joined,
-  type MemberChange,
-} from "reciproc";
-import type { Peer, People, PresenceParams } from "reciproc";
+import { follow, mutation, presence } from "reciproc";
+import type { AnyPeer, ApiOf, Handlers, Joined, MemberChange, Peer, People, PresenceParams } from "reciproc";
 import { attach, connect, memory, open, RpcError, serve, type GroupCall, type LeaveReason } from "reciproc/node";
 import type { ServerAround, ServerContext } from "reciproc/node";
 import { type } from "arktype";

@@ -10,18 +10,8 @@ import { acp, connect, type AnyPeer, type NodeConnectOptions } from "../../../sr
 import { beginListening } from "../../cli/program.js";
 import { bareHttp } from "../../support/network.js";
 import { rejection } from "../../support/turns.js";
-import {
-  aborted,
-  answersTo,
-  behavesWithSdk,
-  joinClient,
-  joined,
-  TappedWebSocket,
-  type Handlers,
-  type Joined,
-  type Methods,
-  type Traits,
-} from "../support/sdk.js";
+import { aborted, answersTo, behavesWithSdk, joinClient, joined, TappedWebSocket } from "../support/sdk.js";
+import type { Handlers, Joined, Methods, Traits } from "../support/sdk.js";
 
 const INITIALIZE = { protocolVersion: 1, clientCapabilities: { fs: { readTextFile: true, writeTextFile: false } } };
 const NEW_SESSION = { cwd: "/", mcpServers: [] };

@@ -1,16 +1,7 @@
 /** Proves that vscode-jsonrpc over vscode-ws-jsonrpc and a reciproc peer support all features in both directions. */
 import { describe, expect, it } from "vitest";
-import {
-  CancellationTokenSource,
-  ProgressType,
-  RequestType,
-  RequestType0,
-  ResponseError,
-  Trace,
-  type CancellationToken,
-  type Logger,
-  type MessageConnection,
-} from "vscode-jsonrpc";
+import { CancellationTokenSource, ProgressType, RequestType, RequestType0, ResponseError, Trace } from "vscode-jsonrpc";
+import type { CancellationToken, Logger, MessageConnection } from "vscode-jsonrpc";
 import { createWebSocketConnection, listen, toSocket } from "vscode-ws-jsonrpc";
 import { lsp } from "../../../src/node.js";
 import { rejection, turn } from "../../support/turns.js";
