@@ -19,28 +19,25 @@ it("an id of 1,000,000 characters is echoed once, and one of as many digits or l
   expect(on.peers[0]!.stats()).toMatchObject({ malformed: 2, requestsReceived: 1, running: 0 });
 });
 
-it.each([lsp, mcp, acp])(
-  "a name of the prototype pollutes nothing as a key of params, and returns unchanged: $name",
-  async (dialect) => {
-    await using on = await target({
-      dialect,
-      methods: {
-        echo(params: any, { progress }: { progress: (value: unknown) => void }) {
-          progress(params);
-          return params as unknown;
-        },
+it.each([lsp, mcp, acp])("a name of the prototype in params pollutes nothing, and returns: $name", async (dialect) => {
+  await using on = await target({
+    dialect,
+    methods: {
+      echo(params: any, { progress }: { progress: (value: unknown) => void }) {
+        progress(params);
+        return params as unknown;
       },
-    });
-    using client = await plainPeer(on.url);
-    const evil = '{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}}';
-    const tokens = ',"workDoneToken":"__proto__","_meta":{"__proto__":{"polluted":1},"progressToken":"__proto__"}}';
-    client.webSocket.send(`{"jsonrpc":"2.0","id":"__proto__","method":"echo","params":${evil}${tokens}}`);
-    const answer = `{"jsonrpc":"2.0","id":"__proto__","result":${evil}${tokens}}`;
-    await vi.waitFor(() => expect(client.received).toContain(answer));
-    expect(({} as { polluted?: number }).polluted).toBeUndefined();
-    expect(on.errors).toEqual([]);
-  },
-);
+    },
+  });
+  using client = await plainPeer(on.url);
+  const evil = '{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}}';
+  const tokens = ',"workDoneToken":"__proto__","_meta":{"__proto__":{"polluted":1},"progressToken":"__proto__"}}';
+  client.webSocket.send(`{"jsonrpc":"2.0","id":"__proto__","method":"echo","params":${evil}${tokens}}`);
+  const answer = `{"jsonrpc":"2.0","id":"__proto__","result":${evil}${tokens}}`;
+  await vi.waitFor(() => expect(client.received).toContain(answer));
+  expect(({} as { polluted?: number }).polluted).toBeUndefined();
+  expect(on.errors).toEqual([]);
+});
 
 it("a value of 200,000 nested arrays is ignored or reported as a token, an id to cancel or an error, and the connection stays", async () => {
   const DEEP = "[".repeat(200_000) + "]".repeat(200_000);

@@ -29,18 +29,15 @@ describe("the delays of a client that reconnects", () => {
     [0.5, { minDelayMs: 1000, maxDelayMs: 20_000 }, [1500, 3000, 6000, 12_000, 15_000, 15_000]],
     [0.5, { minDelayMs: 4000 }, [6000, 6000, 6000]],
     [0.5, { minDelayMs: 1, maxDelayMs: 2 }, [10, 10, 10]],
-  ])(
-    "are zero, and then between a base that doubles and twice that, until `maxDelayMs` (random number: %d, %j)",
-    async (random, range, expected) => {
-      draw(random);
-      network.script = refuse;
-      const delays: number[] = [];
-      const peer = openPage({ link: "plain", reconnect: { initial: true, ...range } });
-      peer.on("attempt", ({ delayMs }) => delays.push(delayMs));
-      await pass(100_000);
-      expect(delays.slice(0, expected.length)).toEqual(expected);
-    },
-  );
+  ])("are zero, then from a growing base to twice it, until `maxDelayMs` (%d, %j)", async (random, range, expected) => {
+    draw(random);
+    network.script = refuse;
+    const delays: number[] = [];
+    const peer = openPage({ link: "plain", reconnect: { initial: true, ...range } });
+    peer.on("attempt", ({ delayMs }) => delays.push(delayMs));
+    await pass(100_000);
+    expect(delays.slice(0, expected.length)).toEqual(expected);
+  });
 
   it.each([
     [{ minDelayMs: 0 }, "reconnect.minDelayMs"],
@@ -71,18 +68,15 @@ describe("the delays of a client that reconnects", () => {
     expect(await timesAfterCut(21_000)).toEqual([0, 6380, 13_130, 20_630]);
   });
 
-  it.each([undefined, 0, 1, 5, 400])(
-    "tries less and less often while a server closes each connection at once, whatever it asks for (retryMs: %s)",
-    async (retryMs) => {
-      await live();
-      await pass(1000);
-      network.script = (webSocket) => {
-        webSocket.accept("reciproc.v1", HELLO, bye(1001, "", retryMs));
-        webSocket.end({ code: 1001, reason: "" });
-      };
-      expect(await timesAfterCut(10_000)).toEqual([0, 380, 1130, 2630, 5630, 9380]);
-    },
-  );
+  it.each([undefined, 0, 1, 5, 400])("tries ever less often while each is closed (retryMs: %s)", async (retryMs) => {
+    await live();
+    await pass(1000);
+    network.script = (webSocket) => {
+      webSocket.accept("reciproc.v1", HELLO, bye(1001, "", retryMs));
+      webSocket.end({ code: 1001, reason: "" });
+    };
+    expect(await timesAfterCut(10_000)).toEqual([0, 380, 1130, 2630, 5630, 9380]);
+  });
 });
 
 describe("a client whose server names a time", () => {
@@ -103,16 +97,13 @@ describe("a client whose server names a time", () => {
     expect(emitted).toEqual(["suspend", "lost"]);
   });
 
-  it.each([1_200_000, 2 ** 31, Number.MAX_SAFE_INTEGER])(
-    "reconnects within 10 minutes, whatever the server asks for: %i ms",
-    async (retryMs) => {
-      draw(0.999);
-      const { from, emitted } = await dismissed(retryMs);
-      await pass(599_399);
-      expect(network.times(from)).toEqual([]);
-      await pass(601);
-      expect(network.times(from)).toEqual([599_400]);
-      expect(emitted.at(-1)).toBe("resume");
-    },
-  );
+  it.each([1_200_000, 2 ** 31, Number.MAX_SAFE_INTEGER])("reconnects within 10 minutes: %i ms", async (retryMs) => {
+    draw(0.999);
+    const { from, emitted } = await dismissed(retryMs);
+    await pass(599_399);
+    expect(network.times(from)).toEqual([]);
+    await pass(601);
+    expect(network.times(from)).toEqual([599_400]);
+    expect(emitted.at(-1)).toBe("resume");
+  });
 });

@@ -196,25 +196,22 @@ describe("a client in a runtime without `TextDecoder`, and whose `URL` has only 
     ["http://server.test/rpc#part", undefined, "ws://server.test/rpc"],
     ["/rpc?room=a%20b", "https://server.test/page?x=1", "wss://server.test/rpc?room=a%20b"],
     [new StandardURL("http://server.test/rpc"), undefined, "ws://server.test/rpc"],
-  ])(
-    "connects to %s, adds its route to the end of its URL when it resumes, and shows no secret",
-    async (url, page, address) => {
-      vi.stubGlobal("location", page && { href: page });
-      network.script = says(helloWith({ route: "n7" }));
-      const peer = await connect(url);
-      await pass(1);
-      for (let cuts = 0; cuts < 2; cuts++) {
-        network.cut();
-        await pass(1000);
-      }
-      const resumed = `${address}${address.includes("?") ? "&" : "?"}node=n7`;
-      expect(network.attempts.map((attempt) => attempt.url).slice(0, 3)).toEqual([address, resumed, resumed]);
-      await peer.close(3000, "ü".repeat(100));
-      network.script = refuse;
-      const failed = rejection(connect(url));
-      await pass(0);
-      const shown = address.replace("user:s3cret@", "").split("?")[0];
-      expect(await failed).toMatchObject({ name: "ConnectError", url: shown });
-    },
-  );
+  ])("connects to %s, adds its route to that URL when it resumes, and shows no secret", async (url, page, address) => {
+    vi.stubGlobal("location", page && { href: page });
+    network.script = says(helloWith({ route: "n7" }));
+    const peer = await connect(url);
+    await pass(1);
+    for (let cuts = 0; cuts < 2; cuts++) {
+      network.cut();
+      await pass(1000);
+    }
+    const resumed = `${address}${address.includes("?") ? "&" : "?"}node=n7`;
+    expect(network.attempts.map((attempt) => attempt.url).slice(0, 3)).toEqual([address, resumed, resumed]);
+    await peer.close(3000, "ü".repeat(100));
+    network.script = refuse;
+    const failed = rejection(connect(url));
+    await pass(0);
+    const shown = address.replace("user:s3cret@", "").split("?")[0];
+    expect(await failed).toMatchObject({ name: "ConnectError", url: shown });
+  });
 });

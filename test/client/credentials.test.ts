@@ -182,30 +182,27 @@ describe("credentials of a client", () => {
       }
     });
 
-    it.each(["url", "headers", "auth"])(
-      "makes a client try once more, and no more, if `%s` is a function",
-      async (name) => {
-        let refusals = 0;
-        await using server = serveUsers({
-          authenticate: () => (++asked <= refusals ? null : { user: "ada" }),
-        });
-        const { source, attempts } = supplied<any>(name === "url" ? URL : {});
-        const url = name === "url" ? source : URL;
-        const options = name === "url" ? {} : { [name]: source };
-        refusals = 1;
-        const connecting = server.connect(url, options);
-        await pass(10);
-        await using peer = await connecting;
-        expect(await peer.request("auth")).toEqual({ user: "ada" });
-        expect(attempts).toMatchObject([{ number: 1 }, { number: 2, reason: { name: "ConnectError" } }]);
-        refusals = 99;
-        attempts.length = 0;
-        const refused = rejection(server.connect(url, options));
-        await pass(10);
-        expect(await refused).toMatchObject({ name: "ConnectError" });
-        expect(attempts).toHaveLength(2);
-      },
-    );
+    it.each(["url", "headers", "auth"])("makes a client try again, once, if `%s` is a function", async (name) => {
+      let refusals = 0;
+      await using server = serveUsers({
+        authenticate: () => (++asked <= refusals ? null : { user: "ada" }),
+      });
+      const { source, attempts } = supplied<any>(name === "url" ? URL : {});
+      const url = name === "url" ? source : URL;
+      const options = name === "url" ? {} : { [name]: source };
+      refusals = 1;
+      const connecting = server.connect(url, options);
+      await pass(10);
+      await using peer = await connecting;
+      expect(await peer.request("auth")).toEqual({ user: "ada" });
+      expect(attempts).toMatchObject([{ number: 1 }, { number: 2, reason: { name: "ConnectError" } }]);
+      refusals = 99;
+      attempts.length = 0;
+      const refused = rejection(server.connect(url, options));
+      await pass(10);
+      expect(await refused).toMatchObject({ name: "ConnectError" });
+      expect(attempts).toHaveLength(2);
+    });
 
     it("lets a session resume with the second credentials, and closes for good after the second refusal", async () => {
       await using server = serveUsers();
@@ -238,20 +235,17 @@ describe("credentials of a client", () => {
   });
 
   describe("reauthenticate", () => {
-    it.each([{}, { session: false }])(
-      "sends a fresh `auth`, and resolves when the server has refreshed its result (%j)",
-      async (options) => {
-        await using server = serveUsers(options);
-        const { source, attempts } = supplied({ user: "ada", n: 1 }, { user: "ada", n: 2 });
-        await using peer = await server.connect(URL, { auth: source });
-        expect(await peer.reauthenticate()).toBe(undefined);
-        expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
-        expect(attempts).toEqual([
-          { number: 1, reason: undefined },
-          { number: 0, reason: undefined },
-        ]);
-      },
-    );
+    it.each([{}, { session: false }])("sends fresh `auth`, and resolves when it is accepted (%j)", async (options) => {
+      await using server = serveUsers(options);
+      const { source, attempts } = supplied({ user: "ada", n: 1 }, { user: "ada", n: 2 });
+      await using peer = await server.connect(URL, { auth: source });
+      expect(await peer.reauthenticate()).toBe(undefined);
+      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
+      expect(attempts).toEqual([
+        { number: 1, reason: undefined },
+        { number: 0, reason: undefined },
+      ]);
+    });
 
     it("is not checked as the method of that name in a contract", async () => {
       const methods = { reauthenticate: () => "by a method" };
@@ -361,22 +355,19 @@ describe("credentials of a client", () => {
         { code: "CONNECTION_LOST", outcome: "not-sent" },
       ],
       ["that resumes its session", [HELLO, '{"resumed":{"token":"next","received":1}}'], { name: "TypeError" }],
-    ])(
-      "rejects for a client %s at a server that does not ask, and sends nothing there",
-      async (_what, frames, error) => {
-        network.script = says(AUTH_HELLO, HELLO);
-        const { peer } = await live({ auth: { token: "s3cret" }, use: [renewal] });
-        peer.notify("hello");
-        await pass(10);
-        network.script = says(...frames);
-        network.cut();
-        const renewed = rejection(peer.reauthenticate());
-        await pass(500);
-        expect(peer.state).toBe("open");
-        expect(await renewed).toMatchObject(error);
-        expect(network.last.sent.join("")).not.toContain("s3cret");
-      },
-    );
+    ])("rejects for a client %s at a server that does not ask, and sends nothing", async (_what, frames, error) => {
+      network.script = says(AUTH_HELLO, HELLO);
+      const { peer } = await live({ auth: { token: "s3cret" }, use: [renewal] });
+      peer.notify("hello");
+      await pass(10);
+      network.script = says(...frames);
+      network.cut();
+      const renewed = rejection(peer.reauthenticate());
+      await pass(500);
+      expect(peer.state).toBe("open");
+      expect(await renewed).toMatchObject(error);
+      expect(network.last.sent.join("")).not.toContain("s3cret");
+    });
 
     it("rejects when the peer closes, and at once on a closed peer", async () => {
       const late = gate<unknown>();

@@ -37,46 +37,43 @@ useNetwork({
 beforeEach(() => void (heard.length = 0));
 
 describe("an `onOpen` that fails on the first connection", () => {
-  it.each(["packed", "plain"])(
-    "tries again with `initial` if `onOpen` fails, as after an attempt that failed, and keeps what is queued (%s)",
-    async (link) => {
-      const runs: unknown[] = [];
-      const onOpen = async (caller: any): Promise<void> => {
-        runs.push(await caller.request("echo", []));
-        if (runs.length < 4) throw REASON;
-      };
-      const peer = openPage({ link, onOpen, reconnect: { initial: true } });
-      const emitted = record(peer);
-      const attempts: unknown[] = [];
-      peer.on("attempt", ({ number, delayMs, error }) => attempts.push([number, delayMs, error]));
-      const calls = new Outcomes();
-      for (const i of [0, 1, 2]) {
-        calls.watch(`echo ${i}`, peer.request("echo", [i]));
-        peer.notify("note", [i]);
-      }
-      const onProgress = vi.fn<(value: unknown) => void>();
-      const reported = peer.request("report", undefined, { onProgress });
-      while (runs.length < 3) await pass(10);
-      expect([peer.state, calls.list]).toEqual(["connecting", []]);
-      while (runs.length < 4) await pass(10);
-      await reported;
-      expect(peer.state).toBe("open");
-      expect(calls.list).toMatchObject([{ value: [0] }, { value: [1] }, { value: [2] }]);
-      // With a plain link, the other side is not asked for reports.
-      expect(onProgress).toHaveBeenCalledTimes(link === "packed" ? 1 : 0);
-      expect(heard).toEqual([[0], [1], [2]]);
-      expect(emitted).toEqual(Array(3).fill(`error ${REASON.message}`));
-      expect(attempts).toEqual([
-        [2, 380, REASON],
-        [3, 750, REASON],
-        [4, 1500, REASON],
-      ]);
-      // The first loss of an open peer has no delay.
-      network.cut();
-      await pass(0);
-      expect(attempts.at(-1)).toMatchObject([1, 0, { message: expect.stringContaining("1006") }]);
-    },
-  );
+  it.each(["packed", "plain"])("retries with `initial` if `onOpen` fails, and keeps its queue (%s)", async (link) => {
+    const runs: unknown[] = [];
+    const onOpen = async (caller: any): Promise<void> => {
+      runs.push(await caller.request("echo", []));
+      if (runs.length < 4) throw REASON;
+    };
+    const peer = openPage({ link, onOpen, reconnect: { initial: true } });
+    const emitted = record(peer);
+    const attempts: unknown[] = [];
+    peer.on("attempt", ({ number, delayMs, error }) => attempts.push([number, delayMs, error]));
+    const calls = new Outcomes();
+    for (const i of [0, 1, 2]) {
+      calls.watch(`echo ${i}`, peer.request("echo", [i]));
+      peer.notify("note", [i]);
+    }
+    const onProgress = vi.fn<(value: unknown) => void>();
+    const reported = peer.request("report", undefined, { onProgress });
+    while (runs.length < 3) await pass(10);
+    expect([peer.state, calls.list]).toEqual(["connecting", []]);
+    while (runs.length < 4) await pass(10);
+    await reported;
+    expect(peer.state).toBe("open");
+    expect(calls.list).toMatchObject([{ value: [0] }, { value: [1] }, { value: [2] }]);
+    // With a plain link, the other side is not asked for reports.
+    expect(onProgress).toHaveBeenCalledTimes(link === "packed" ? 1 : 0);
+    expect(heard).toEqual([[0], [1], [2]]);
+    expect(emitted).toEqual(Array(3).fill(`error ${REASON.message}`));
+    expect(attempts).toEqual([
+      [2, 380, REASON],
+      [3, 750, REASON],
+      [4, 1500, REASON],
+    ]);
+    // The first loss of an open peer has no delay.
+    network.cut();
+    await pass(0);
+    expect(attempts.at(-1)).toMatchObject([1, 0, { message: expect.stringContaining("1006") }]);
+  });
 
   it.each(["packed", "plain"])("does not try again with `initial` if `onOpen` closes the peer (%s)", async (link) => {
     const onOpen = vi.fn<(caller: any) => Promise<void>>((caller) =>
@@ -101,20 +98,17 @@ describe("an `onOpen` that fails on the first connection", () => {
       expect.objectContaining({ code: "CONNECT_FAILED", url: URL, cause: REASON }) as object,
       { auth: () => Promise.reject(REASON) },
     ],
-  ])(
-    "warns once if nothing listens for `error`, as with `connect`, which has no peer yet (%s)",
-    async (name, cause, options) => {
-      const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
-      const stop = new AbortController();
-      const failed = rejection(connectPage({ ...options, reconnect: { initial: true }, signal: stop.signal }));
-      await pass(5000);
-      stop.abort();
-      await failed;
-      expect(warn.mock.calls).toEqual([
-        [expect.objectContaining({ message: expect.stringContaining(`"${name}"`) as string, cause })],
-      ]);
-    },
-  );
+  ])("warns once if nothing listens for `error`, as `connect` has no peer yet (%s)", async (name, cause, options) => {
+    const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+    const stop = new AbortController();
+    const failed = rejection(connectPage({ ...options, reconnect: { initial: true }, signal: stop.signal }));
+    await pass(5000);
+    stop.abort();
+    await failed;
+    expect(warn.mock.calls).toEqual([
+      [expect.objectContaining({ message: expect.stringContaining(`"${name}"`) as string, cause })],
+    ]);
+  });
 });
 
 describe("an `onOpen` that does not end within `openTimeoutMs`", () => {

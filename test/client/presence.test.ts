@@ -105,39 +105,36 @@ describe("presence", () => {
     ["a cut, by its session", ({ line }) => line.cut(), "set", 3],
     ["a lost session, by another join", ({ line }) => line.lose(), "join,join", 0],
     ["dropped messages", ({ line, peer }) => (line.cut(), peer.emit("missed", { count: 1 })), "join,join,set", 3],
-  ])(
-    "has its lists, by the newest change of each member, and sends its state after %s",
-    async (...[, lose, sent, got]) => {
-      const { calls, enter, errors, hooks, network, shown } = start();
-      const [ada, bob] = [await enter("ada"), await enter("bob")];
-      const hall: Store = presence(ada.peer, "people", { room: "hall" });
-      const line = network.of(ada.peer);
-      const answered = gate();
-      hooks.before = ({ presence: kind }) => (kind === "set" ? answered.promise : undefined);
-      ada.set({ x: 1 });
+  ])("has its lists, by the newest change of each, and sends its state after %s", async (...[, lose, sent, got]) => {
+    const { calls, enter, errors, hooks, network, shown } = start();
+    const [ada, bob] = [await enter("ada"), await enter("bob")];
+    const hall: Store = presence(ada.peer, "people", { room: "hall" });
+    const line = network.of(ada.peer);
+    const answered = gate();
+    hooks.before = ({ presence: kind }) => (kind === "set" ? answered.promise : undefined);
+    ada.set({ x: 1 });
+    await shown();
+    hooks.before = () => {};
+    line.stop();
+    lose({ peer: ada.peer, line });
+    for (const x of [2, 3, 4]) {
+      for (const one of [ada, bob]) one.set({ x });
       await shown();
-      hooks.before = () => {};
-      line.stop();
-      lose({ peer: ada.peer, line });
-      for (const x of [2, 3, 4]) {
-        for (const one of [ada, bob]) one.set({ x });
-        await shown();
-      }
-      bob.close();
-      presence(bob.peer, "people", { room: "hall" });
-      const eve = await enter("eve");
-      expect(await shown(ada)).toEqual(["(bob)"]);
-      let count = 0;
-      ada.peer.on("notification", () => count++);
-      calls.length = 0;
-      line.start();
-      await pass(0);
-      await shown();
-      answered.resolve();
-      expect([await shown(ada, eve, hall), count, errors]).toEqual([["eve", "ada4", "bob"], got, []]);
-      expect(calls.join().replaceAll(" ada", "")).toBe(sent);
-    },
-  );
+    }
+    bob.close();
+    presence(bob.peer, "people", { room: "hall" });
+    const eve = await enter("eve");
+    expect(await shown(ada)).toEqual(["(bob)"]);
+    let count = 0;
+    ada.peer.on("notification", () => count++);
+    calls.length = 0;
+    line.start();
+    await pass(0);
+    await shown();
+    answered.resolve();
+    expect([await shown(ada, eve, hall), count, errors]).toEqual([["eve", "ada4", "bob"], got, []]);
+    expect(calls.join().replaceAll(" ada", "")).toBe(sent);
+  });
 
   it("shows one member of each `by`, the last, and none of its own, also to a peer without `as`", async () => {
     const { den, enter, peerOf, shown } = start();

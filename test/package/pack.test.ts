@@ -160,18 +160,15 @@ describe("the published tarball", () => {
   it.each([
     ["Redis", "redis", 'url: "redis://127.0.0.1:1"', "@redis/client"],
     ["NATS", "nats", 'url: "nats://127.0.0.1:1", jetstream: {}', "@nats-io/transport-node"],
-  ])(
-    "has an entry for %s that starts nothing, and names the missing package when a server connects",
-    async (_, entry, options, missing) => {
-      const program = `
+  ])("has an entry for %s that starts nothing, and names the missing package", async (_, entry, options, missing) => {
+    const program = `
         import { EngineError, ${entry} } from "reciproc/${entry}";
         const engine = ${entry}({ ${options} });
         const host = { received() {}, up() {}, down() {}, resubscribed() {} };
         const error = await engine.createConnection("node", host).open().catch((error) => error);
         console.log(error instanceof EngineError, error.outcome, error.message.includes("${missing}"));`;
-      expect(await printBy(program)).toBe("true not-sent true\n");
-    },
-  );
+    expect(await printBy(program)).toBe("true not-sent true\n");
+  });
 
   it("uses the package `redis` for Redis if `@redis/client` is not there", async () => {
     const folder = join(project, "node_modules/redis");

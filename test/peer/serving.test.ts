@@ -54,28 +54,25 @@ it("fallback serves all without a handler but the reserved rpc.*, with their con
 it.each<[string, (raw: ReturnType<typeof rawPeer>) => unknown, string]>([
   ["is closed here", (raw) => raw.peer.close(3001, "enough"), "closed on this side with 3001 (enough)"],
   ["is cut", (raw) => raw.cut({ code: 1006 }), "closed with 1006"],
-])(
-  "context.signal aborts, with the reason, in every handler that runs when the peer %s, and sends no answer",
-  async (_name, end, reason) => {
-    const open = gate();
-    const contexts: Context[] = [];
-    const unread = (_params: unknown, context: Context): Promise<void> => (contexts.push(context), open.promise);
-    const read = (params: unknown, context: Context): unknown => (void context.signal, unread(params, context));
-    let closing: Context | undefined;
-    const closes = (_params: unknown, context: Context): void => ((closing = context), void end(raw));
-    const raw = rawPeer({ methods: { read, unread, closes } });
-    raw.feed(request(1, "read"));
-    raw.feed([request(2, "unread"), notification("unread")]);
-    raw.feed(request(3, "closes"));
-    expect(contexts).toHaveLength(3);
-    for (const { signal } of [...contexts, closing!])
-      expect([signal.aborted, signal.reason.message]).toEqual([true, reason]);
-    open.resolve();
-    await turn();
-    expect(raw.sent).toEqual([]);
-    expectEmpty(raw.peer);
-  },
-);
+])("context.signal aborts in every handler, which sends no answer, when the peer %s", async (_name, end, reason) => {
+  const open = gate();
+  const contexts: Context[] = [];
+  const unread = (_params: unknown, context: Context): Promise<void> => (contexts.push(context), open.promise);
+  const read = (params: unknown, context: Context): unknown => (void context.signal, unread(params, context));
+  let closing: Context | undefined;
+  const closes = (_params: unknown, context: Context): void => ((closing = context), void end(raw));
+  const raw = rawPeer({ methods: { read, unread, closes } });
+  raw.feed(request(1, "read"));
+  raw.feed([request(2, "unread"), notification("unread")]);
+  raw.feed(request(3, "closes"));
+  expect(contexts).toHaveLength(3);
+  for (const { signal } of [...contexts, closing!])
+    expect([signal.aborted, signal.reason.message]).toEqual([true, reason]);
+  open.resolve();
+  await turn();
+  expect(raw.sent).toEqual([]);
+  expectEmpty(raw.peer);
+});
 
 describe("handlers", () => {
   it("start in the order in which their messages arrived, requests and notifications alike", async () => {
@@ -195,19 +192,16 @@ describe("around", () => {
     ["returns a result", () => "cached", "cached", result(1, "cached"), []],
     ["rejects with an RpcError", () => Promise.reject(forbidden), forbidden, failure(1, 403, "forbidden"), []],
     ["fails, which is reported to `error`", throwBug, bug, failure(1, -32603, "Internal error"), [bug]],
-  ])(
-    "that %s ends a call on either side: no handler runs, and nothing is sent",
-    async (_how, around, settled, answer, errors) => {
-      const served = rawPeer({ methods: { m: () => expect.fail("ran") }, around });
-      served.feed(request(1, "m"));
-      await turn();
-      expect([served.messages(), served.errors]).toEqual([[answer], errors]);
-      const calling = rawPeer({ around });
-      expect(await calling.peer.request("m").catch((error: unknown) => error)).toBe(settled);
-      expect(calling.sent).toEqual([]);
-      expectEmpty(calling.peer);
-    },
-  );
+  ])("that %s ends a call on either side, and no handler runs", async (_how, around, settled, answer, errors) => {
+    const served = rawPeer({ methods: { m: () => expect.fail("ran") }, around });
+    served.feed(request(1, "m"));
+    await turn();
+    expect([served.messages(), served.errors]).toEqual([[answer], errors]);
+    const calling = rawPeer({ around });
+    expect(await calling.peer.request("m").catch((error: unknown) => error)).toBe(settled);
+    expect(calling.sent).toEqual([]);
+    expectEmpty(calling.peer);
+  });
 
   it("may be a list: each wraps those after it, may throw at once, and adds to the context that the handler gets", async () => {
     const log: unknown[] = [];

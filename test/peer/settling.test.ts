@@ -125,23 +125,20 @@ const raise = raising(broken);
 it.each<[string, () => boolean, unknown[]]>([
   ["returns false", () => false, []],
   ["throws", raise, [broken]],
-])(
-  "a transport that takes no message makes calls fail as not sent when it %s, and reports only what it threw",
-  async (_how, onSend, thrown) => {
-    const { peer, errors, feed } = rawPeer({ methods: { m: () => 1 } }, { onSend });
-    const { controller, listeners } = countedSignal();
-    const error = await rejection(peer.request("m", [], { signal: controller.signal }));
-    expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent", cause: expect.any(Error) });
-    expect([listeners(), errors.splice(0)]).toEqual([0, thrown]);
-    expect(await rejection(inBatch(peer, "a"))).toMatchObject({ outcome: "not-sent" });
-    expect(peer.notify("said")).toBe(false);
-    errors.length = 0;
-    // A reply is dropped.
-    feed(request(1, "m"));
-    expect([peer.state, errors]).toEqual(["open", thrown]);
-    expectEmpty(peer);
-  },
-);
+])("a transport that %s makes calls fail as not sent, and reports what it threw", async (_how, onSend, thrown) => {
+  const { peer, errors, feed } = rawPeer({ methods: { m: () => 1 } }, { onSend });
+  const { controller, listeners } = countedSignal();
+  const error = await rejection(peer.request("m", [], { signal: controller.signal }));
+  expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent", cause: expect.any(Error) });
+  expect([listeners(), errors.splice(0)]).toEqual([0, thrown]);
+  expect(await rejection(inBatch(peer, "a"))).toMatchObject({ outcome: "not-sent" });
+  expect(peer.notify("said")).toBe(false);
+  errors.length = 0;
+  // A reply is dropped.
+  feed(request(1, "m"));
+  expect([peer.state, errors]).toEqual(["open", thrown]);
+  expectEmpty(peer);
+});
 
 it("a call is aborted with the reason unchanged", async () => {
   const { peer } = rawPeer();

@@ -72,30 +72,27 @@ describe("more than may be queued at any moment", () => {
   it.each([
     ["replies", 0, 1_000],
     ["progress", 1_000, 0],
-  ])(
-    "closes the connection at once, and sends nothing more, for %s, and aborts its calls",
-    async (_what, reports, replies) => {
-      const open = gate();
-      let signal: AbortSignal | undefined;
-      const report = (_params: unknown, context: ServerContext): Promise<void> => {
-        ({ signal } = context);
-        for (let i = 0; i < reports; i++) context.progress(LONG);
-        return open.promise;
-      };
-      const one = new Slow({ methods: { long: () => LONG, report } }, true);
-      one.receiver.dispatch(request("report", "report", { workDoneToken: 1 }));
-      one.reply(replies);
-      expect(signal!.aborted).toBe(true);
-      open.resolve();
-      expect(one.closes).toEqual([{ code: 1013, reason: `more than ${BURST} bytes wait to be read` }]);
-      expect(one.unsentBytes).toBeGreaterThan(BURST);
-      expect(one.unsentBytes).toBeLessThan(BURST + 2 * LONG.length);
-      const batch = behind(BURST + 1).peer.batch();
-      const calls = [behind(BURST + 1).peer.request("m"), batch.request("m")].map(rejection);
-      batch.send();
-      for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "not-sent" });
-    },
-  );
+  ])("closes the connection at once, sends nothing more, and aborts: %s", async (_what, reports, replies) => {
+    const open = gate();
+    let signal: AbortSignal | undefined;
+    const report = (_params: unknown, context: ServerContext): Promise<void> => {
+      ({ signal } = context);
+      for (let i = 0; i < reports; i++) context.progress(LONG);
+      return open.promise;
+    };
+    const one = new Slow({ methods: { long: () => LONG, report } }, true);
+    one.receiver.dispatch(request("report", "report", { workDoneToken: 1 }));
+    one.reply(replies);
+    expect(signal!.aborted).toBe(true);
+    open.resolve();
+    expect(one.closes).toEqual([{ code: 1013, reason: `more than ${BURST} bytes wait to be read` }]);
+    expect(one.unsentBytes).toBeGreaterThan(BURST);
+    expect(one.unsentBytes).toBeLessThan(BURST + 2 * LONG.length);
+    const batch = behind(BURST + 1).peer.batch();
+    const calls = [behind(BURST + 1).peer.request("m"), batch.request("m")].map(rejection);
+    batch.send();
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "not-sent" });
+  });
 
   it("ends only the session in a transport that continues after a loss", () => {
     const reasons: string[] = [];
@@ -136,20 +133,17 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
 it.each([
   ["are checked again", 0, 1],
   ["do not end it if broadcasts were queued before", 3, 0],
-])(
-  "unsent bytes behind the next socket of a session %s, even if nothing more is sent",
-  async (_what, count, closes) => {
-    const one = counting();
-    one.receiver.suspended();
-    for (let i = 0; i < count; i++) one.group.notify("n", [LONG.slice(100 * i)]);
-    one.unsentBytes = LIMIT + 1 - Math.sign(count);
-    await pass(60_000);
-    expect(one.closes).toEqual([]);
-    one.receiver.resumed();
-    await pass(10_000);
-    expect(one.closes).toHaveLength(closes);
-  },
-);
+])("unsent bytes behind the next socket of a session %s, if nothing more is sent", async (_what, count, closes) => {
+  const one = counting();
+  one.receiver.suspended();
+  for (let i = 0; i < count; i++) one.group.notify("n", [LONG.slice(100 * i)]);
+  one.unsentBytes = LIMIT + 1 - Math.sign(count);
+  await pass(60_000);
+  expect(one.closes).toEqual([]);
+  one.receiver.resumed();
+  await pass(10_000);
+  expect(one.closes).toHaveLength(closes);
+});
 
 describe("a broadcast", () => {
   it.each(["x", "€"])("of %j that is queued does not count against ordinary messages", async (character) => {

@@ -116,20 +116,17 @@ afterAll(async () => {
   await clean();
 });
 
-it.each(pages)(
-  "each page names the file of each example, and begins with one, or after a few sentences: %s",
-  async (page) => {
-    const text = await readFile(page, "utf8");
-    const own = examples.filter((one) => one.page === page);
-    const blocks = text.match(/^```(js|javascript|tsx?|typescript|html|yaml|nginx|caddy|haproxy)$/gm) ?? [];
-    expect(own.filter(({ name }) => !name.endsWith(".sh"))).toHaveLength(blocks.length);
-    if (WITHOUT_EXAMPLE.includes(page)) return;
-    const before = text.slice(0, text.indexOf(own[0]!.code));
-    expect(before.match(/^```/gm)).toHaveLength(1);
-    expect(before.match(/^#/gm)!.length).toBeLessThan(3);
-    expect(before.length).toBeLessThan(700);
-  },
-);
+it.each(pages)("names the file of each example, and begins with one, or after a few sentences: %s", async (page) => {
+  const text = await readFile(page, "utf8");
+  const own = examples.filter((one) => one.page === page);
+  const blocks = text.match(/^```(js|javascript|tsx?|typescript|html|yaml|nginx|caddy|haproxy)$/gm) ?? [];
+  expect(own.filter(({ name }) => !name.endsWith(".sh"))).toHaveLength(blocks.length);
+  if (WITHOUT_EXAMPLE.includes(page)) return;
+  const before = text.slice(0, text.indexOf(own[0]!.code));
+  expect(before.match(/^```/gm)).toHaveLength(1);
+  expect(before.match(/^#/gm)!.length).toBeLessThan(3);
+  expect(before.length).toBeLessThan(700);
+});
 
 describe("an example", () => {
   it("has a name that is unique in its page, and is run", async () => {

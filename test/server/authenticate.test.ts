@@ -22,22 +22,19 @@ describe("authenticate", () => {
     expect(server.peers.size).toBe(0);
   });
 
-  it.each([{}, null])(
-    "makes no peer for a client that disconnected, and serves others, if it returns %j",
-    async (verdict) => {
-      const [asked, decided] = [gate(), gate<object | null>()];
-      const authenticate = ({ url }: { url?: string | undefined }): unknown =>
-        url === "/slow" ? (asked.resolve(), decided.promise) : {};
-      const { server, url } = await servingOnPort({ authenticate, methods: { fine: () => true } });
-      const socket = await sendUpgrade(`${url}/slow`);
-      await asked.promise;
-      socket.resetAndDestroy();
-      decided.resolve(verdict);
-      await using peer = await connect(url);
-      expect(await peer.request("fine")).toBe(true);
-      expect(server.peers.size).toBe(1);
-    },
-  );
+  it.each([{}, null])("makes no peer for a client that left, and serves others, if it returns %j", async (verdict) => {
+    const [asked, decided] = [gate(), gate<object | null>()];
+    const authenticate = ({ url }: { url?: string | undefined }): unknown =>
+      url === "/slow" ? (asked.resolve(), decided.promise) : {};
+    const { server, url } = await servingOnPort({ authenticate, methods: { fine: () => true } });
+    const socket = await sendUpgrade(`${url}/slow`);
+    await asked.promise;
+    socket.resetAndDestroy();
+    decided.resolve(verdict);
+    await using peer = await connect(url);
+    expect(await peer.request("fine")).toBe(true);
+    expect(server.peers.size).toBe(1);
+  });
 
   it("can be slow while the client already sends: no message is lost", async () => {
     const open = gate<object>();
@@ -111,16 +108,13 @@ it.each<[string, () => string, unknown]>([
   ["is a number", () => 7 as never, expect.objectContaining({ message: expect.stringContaining("`principal()`") })],
   ["is a string with a lone surrogate", () => "\ud800", expect.any(TypeError)],
   ["is too long", () => "x".repeat(8_193), expect.any(TypeError)],
-])(
-  "the principal refuses WebSockets and POSTs with 401, and reports the reason as an error, if it %s",
-  async (_what, principal, error) => {
-    const { server, url } = await servingOnPort<string>({ authenticate: () => "ada", principal });
-    const { errors } = recorded(server);
-    expect([(await upgrade(url)).status, (await post(url, {})).status]).toEqual([401, 401]);
-    expect(errors).toEqual([error, error]);
-    expect(server.stats()).toMatchObject({ opened: 0, refused: { 401: 2 } });
-  },
-);
+])("the principal refuses all with 401, and reports the reason, if it %s", async (_what, principal, error) => {
+  const { server, url } = await servingOnPort<string>({ authenticate: () => "ada", principal });
+  const { errors } = recorded(server);
+  expect([(await upgrade(url)).status, (await post(url, {})).status]).toEqual([401, 401]);
+  expect(errors).toEqual([error, error]);
+  expect(server.stats()).toMatchObject({ opened: 0, refused: { 401: 2 } });
+});
 
 const REASON = "the principal was disconnected while this client was admitted";
 const BYE = { code: 4503, reason: REASON };

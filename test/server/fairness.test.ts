@@ -81,57 +81,51 @@ describe("calls that arrive together on one connection", () => {
   });
 });
 
-it.each(["packed", "plain"] as const)(
-  "messages that arrived before a client has a listener dispatches all in order, however slow they are (%s)",
-  async (link) => {
-    const batches = [0, 1, 2, 3].map((n) => numbers.slice(10 * n, 10 * n + 10));
-    const behind = Array.from({ length: 17 }, (_, n) => n + 1);
-    await using server = await serve({ port: 0 });
-    server.on("peer", (peer) => {
-      for (const batch of batches) {
-        const sending = peer.batch();
-        for (const i of batch) sending.notify("work", [i]);
-        sending.send();
-        for (const n of behind) peer.notify("work", [batch[0]! * 100 + n]);
-      }
-    });
-    const done: number[] = [];
-    const work = ([i]: [number]): void => {
-      stall(2);
-      done.push(i);
-    };
-    await using client = await connect(server.url, { link, methods: { work } });
-    const all = batches.flatMap((batch) => [...batch, ...behind.map((n) => batch[0]! * 100 + n)]);
-    await vi.waitFor(() => expect(done).toHaveLength(all.length));
-    expect(done).toEqual(all);
-    expect(client.state).toBe("open");
-  },
-);
-
-it.each(["packed", "plain"] as const)(
-  "a WebSocket ping is answered after the messages before it, so that a subscription's first notification follows its id (%s)",
-  async (link) => {
-    const kind = new Subscriptions<number>({ method: "said" });
-    const methods = {
-      subscribe(_params: unknown, context: ServerContext) {
-        for (let i = 0; i < 4; i++) context.peer.notify("work");
-        const { id, notify } = kind.open(context);
-        notify(1);
-        return id;
-      },
-    };
-    await using server = await serve({ port: 0, methods });
-    const order: string[] = [];
-    const busyMethods = { work: () => stall(7), said: () => void order.push("said") };
-    await using client = await connect(server.url, { link, methods: busyMethods });
-    for (let i = 0; i < 5; i++) {
-      await client.request("subscribe");
-      order.push("id");
-      await vi.waitFor(() => expect(order).toHaveLength(2 * i + 2));
+it.each(["packed", "plain"] as const)("slow messages that came before a listener are in order (%s)", async (link) => {
+  const batches = [0, 1, 2, 3].map((n) => numbers.slice(10 * n, 10 * n + 10));
+  const behind = Array.from({ length: 17 }, (_, n) => n + 1);
+  await using server = await serve({ port: 0 });
+  server.on("peer", (peer) => {
+    for (const batch of batches) {
+      const sending = peer.batch();
+      for (const i of batch) sending.notify("work", [i]);
+      sending.send();
+      for (const n of behind) peer.notify("work", [batch[0]! * 100 + n]);
     }
-    expect(order).toEqual(Array.from({ length: 10 }, (_, i) => (i % 2 === 0 ? "id" : "said")));
-  },
-);
+  });
+  const done: number[] = [];
+  const work = ([i]: [number]): void => {
+    stall(2);
+    done.push(i);
+  };
+  await using client = await connect(server.url, { link, methods: { work } });
+  const all = batches.flatMap((batch) => [...batch, ...behind.map((n) => batch[0]! * 100 + n)]);
+  await vi.waitFor(() => expect(done).toHaveLength(all.length));
+  expect(done).toEqual(all);
+  expect(client.state).toBe("open");
+});
+
+it.each(["packed", "plain"] as const)("a ping is answered after the messages before it (%s)", async (link) => {
+  const kind = new Subscriptions<number>({ method: "said" });
+  const methods = {
+    subscribe(_params: unknown, context: ServerContext) {
+      for (let i = 0; i < 4; i++) context.peer.notify("work");
+      const { id, notify } = kind.open(context);
+      notify(1);
+      return id;
+    },
+  };
+  await using server = await serve({ port: 0, methods });
+  const order: string[] = [];
+  const busyMethods = { work: () => stall(7), said: () => void order.push("said") };
+  await using client = await connect(server.url, { link, methods: busyMethods });
+  for (let i = 0; i < 5; i++) {
+    await client.request("subscribe");
+    order.push("id");
+    await vi.waitFor(() => expect(order).toHaveLength(2 * i + 2));
+  }
+  expect(order).toEqual(Array.from({ length: 10 }, (_, i) => (i % 2 === 0 ? "id" : "said")));
+});
 
 it("a session whose socket is replaced in the middle of a pack dispatches each message once and in order: the rest of the pack before messages of the new socket", async () => {
   await using at = await busy();

@@ -40,21 +40,18 @@ function flood(socket: Socket): void {
 const CLOSE = { Connection: "close" };
 
 describe("a POST that offers an upgrade", () => {
-  it.each(["ws", "wss"])(
-    "is answered, and so are the requests pipelined behind it, until one asks for the end: %s",
-    async (scheme) => {
-      const { key, cert } = selfSigned();
-      await using http = await (scheme === "ws" ? bareHttp() : listening(createTlsServer({ key, cert })));
-      await using server = await serve({ server: http.server, methods });
-      const socket =
-        scheme === "ws"
-          ? await write(server.url, "")
-          : connectTls({ port: portOf(server.url), host: "127.0.0.1", ca: cert });
-      const last = { ...H2C, Connection: "Upgrade, HTTP2-Settings, close" };
-      socket.write(post(1, H2C) + post(2) + post(3, WEBSOCKET) + post(4, last));
-      expect(await readAll(socket)).toEqual({ statuses: Array(4).fill(200), results: [1, 2, 3, 4], closes: 1 });
-    },
-  );
+  it.each(["ws", "wss"])("is answered, and so are those behind it, until one asks for the end: %s", async (scheme) => {
+    const { key, cert } = selfSigned();
+    await using http = await (scheme === "ws" ? bareHttp() : listening(createTlsServer({ key, cert })));
+    await using server = await serve({ server: http.server, methods });
+    const socket =
+      scheme === "ws"
+        ? await write(server.url, "")
+        : connectTls({ port: portOf(server.url), host: "127.0.0.1", ca: cert });
+    const last = { ...H2C, Connection: "Upgrade, HTTP2-Settings, close" };
+    socket.write(post(1, H2C) + post(2) + post(3, WEBSOCKET) + post(4, last));
+    expect(await readAll(socket)).toEqual({ statuses: Array(4).fill(200), results: [1, 2, 3, 4], closes: 1 });
+  });
 
   it("is processed with the bytes that arrive while it waits for an earlier response", async () => {
     const open = gate<string>();

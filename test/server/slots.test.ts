@@ -124,20 +124,17 @@ describe("limits.maxConnections", () => {
     ["says hello", { hello: {} }, true],
     // The client keeps its session, which another server behind the same address may know.
     ["resumes an unknown session", { resume: unknown }, false],
-  ])(
-    "closes with 4503 a client that offered to resume and %s where every slot has a socket",
-    async (_what, first, hasBye) => {
-      const { server, url } = await serving({ limits: { maxConnections: 1 } });
-      await ByHand.begin(url);
-      const byHand = await ByHand.open(url, { returns: true });
-      expect(await byHand.next()).toMatchObject({ hello: { session: { ttlMs: 60_000 } } });
-      byHand.say(first);
-      const bye = { code: 4503, reason: "`limits.maxConnections`, 1, is reached" };
-      expect(await byHand.closed).toEqual(bye);
-      expect(byHand.unread).toEqual(hasBye ? [{ bye }] : []);
-      expect(server.stats()).toMatchObject({ opened: 1, peers: 1, refused: { 503: 1 } });
-    },
-  );
+  ])("closes with 4503 a client that offered to resume and %s, if no slot is free", async (_what, first, hasBye) => {
+    const { server, url } = await serving({ limits: { maxConnections: 1 } });
+    await ByHand.begin(url);
+    const byHand = await ByHand.open(url, { returns: true });
+    expect(await byHand.next()).toMatchObject({ hello: { session: { ttlMs: 60_000 } } });
+    byHand.say(first);
+    const bye = { code: 4503, reason: "`limits.maxConnections`, 1, is reached" };
+    expect(await byHand.closed).toEqual(bye);
+    expect(byHand.unread).toEqual(hasBye ? [{ bye }] : []);
+    expect(server.stats()).toMatchObject({ opened: 1, peers: 1, refused: { 503: 1 } });
+  });
 
   it("lets a client resume over a new socket, though every slot has a socket and its old one is not known to be dead", async () => {
     const world = await serving({ limits: { maxConnections: 2 } });
@@ -192,29 +189,26 @@ describe("limits.maxConnections, for POSTs", () => {
     await expect.poll(() => post(url)).toBe(200);
   });
 
-  it.each([true, false])(
-    "runs nothing more and frees its slot if its client disconnects while it sends or authenticate runs (it sends: %s)",
-    async (isSending) => {
-      const [asked, gone, open] = [gate(), gate(), gate<object>()];
-      let [ran, count] = [0, 0];
-      const { url } = await servingOnPort({
-        limits: { maxConnections: 1 },
-        authenticate: ({ socket: theirs }) => {
-          if (count++ > 0) return {};
-          asked.resolve();
-          theirs.once("close", () => gone.resolve());
-          return isSending ? {} : open.promise;
-        },
-        methods: { one, run: () => ++ran },
-      });
-      const text = postText(url, JSON.stringify(request(1, "run")));
-      const socket = await write(url, isSending ? text.slice(0, -1) : text);
-      await asked.promise;
-      socket.destroy();
-      await gone.promise;
-      open.resolve({});
-      await expect.poll(() => post(url)).toBe(200);
-      expect(ran).toBe(0);
-    },
-  );
+  it.each([true, false])("frees its slot and runs nothing if its client leaves (it sends: %s)", async (isSending) => {
+    const [asked, gone, open] = [gate(), gate(), gate<object>()];
+    let [ran, count] = [0, 0];
+    const { url } = await servingOnPort({
+      limits: { maxConnections: 1 },
+      authenticate: ({ socket: theirs }) => {
+        if (count++ > 0) return {};
+        asked.resolve();
+        theirs.once("close", () => gone.resolve());
+        return isSending ? {} : open.promise;
+      },
+      methods: { one, run: () => ++ran },
+    });
+    const text = postText(url, JSON.stringify(request(1, "run")));
+    const socket = await write(url, isSending ? text.slice(0, -1) : text);
+    await asked.promise;
+    socket.destroy();
+    await gone.promise;
+    open.resolve({});
+    await expect.poll(() => post(url)).toBe(200);
+    expect(ran).toBe(0);
+  });
 });

@@ -47,25 +47,22 @@ const OBJECTS: [name: string, make: (context: Context) => unknown, what: string,
 ];
 
 describe("an object of the library", () => {
-  it.each(OBJECTS)(
-    "is refused at any depth with its kind, its key and a remedy, and is an id, a name or a tag in a log: %s",
-    async (_name, make, what, remedy, shown) => {
-      await using on = await world({
-        whole: (_params, context) => make(context),
-        deep: async (_params, context) => ({ list: [{ x: [1, { found: make(context) }] }] }),
-      });
-      for (const method of ["whole", "deep"])
-        expect(await rejection(on.client.request(method))).toMatchObject({ code: -32603, message: "Internal error" });
-      const value = make(on);
-      expect(() => on.peer.notify("said", { list: [value] })).toThrow(TypeError);
-      expect(on.errors).toEqual([expect.any(TypeError), expect.any(TypeError)]);
-      const [whole, deep] = on.errors.map((error) => (error as Error).message) as [string, string];
-      for (const part of [`the ${what}`, remedy]) expect(whole).toContain(part);
-      for (const part of [`the ${what} \`found\``, remedy, '"deep"']) expect(deep).toContain(part);
-      const text = JSON.stringify(shown ?? on.peer.id);
-      expect([JSON.stringify({ value }), format("%j", value)]).toEqual([`{"value":${text}}`, text]);
-    },
-  );
+  it.each(OBJECTS)("is refused at any depth, and is a name in a log: %s", async (_name, make, what, remedy, shown) => {
+    await using on = await world({
+      whole: (_params, context) => make(context),
+      deep: async (_params, context) => ({ list: [{ x: [1, { found: make(context) }] }] }),
+    });
+    for (const method of ["whole", "deep"])
+      expect(await rejection(on.client.request(method))).toMatchObject({ code: -32603, message: "Internal error" });
+    const value = make(on);
+    expect(() => on.peer.notify("said", { list: [value] })).toThrow(TypeError);
+    expect(on.errors).toEqual([expect.any(TypeError), expect.any(TypeError)]);
+    const [whole, deep] = on.errors.map((error) => (error as Error).message) as [string, string];
+    for (const part of [`the ${what}`, remedy]) expect(whole).toContain(part);
+    for (const part of [`the ${what} \`found\``, remedy, '"deep"']) expect(deep).toContain(part);
+    const text = JSON.stringify(shown ?? on.peer.id);
+    expect([JSON.stringify({ value }), format("%j", value)]).toEqual([`{"value":${text}}`, text]);
+  });
 
   it("is refused in everything else that is sent", async () => {
     const thrown: unknown[] = [];

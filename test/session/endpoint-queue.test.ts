@@ -103,21 +103,18 @@ describe("an ack", () => {
     expect(end.frames()).toEqual(['{"ack":100}']);
   });
 
-  it.each([false, true])(
-    "is sent beside data long before it is due, and with pings and pongs (at once: %s)",
-    (sendsAtOnce) => {
-      const end = ClientEnd.live({ logFrames: 4096, logLength: 2 ** 22 });
-      expect(acks(end, 64).flat()).toEqual([]);
-      end.sendsAtOnce = sendsAtOnce;
-      end.send(1);
-      expect(end.frames()).toEqual(['{"ack":64}', pack(message(1))]);
-      end.receive(pack(message(65)));
-      end.endpoint.sendControl('{"ping":1}');
-      expect(end.frames()).toEqual(['{"ack":65}', '{"ping":1}']);
-      end.receive(pack(message(66)), '{"ping":1}');
-      expect(end.frames()).toEqual(['{"pong":1}', '{"ack":66}']);
-    },
-  );
+  it.each([false, true])("is sent beside data, pings and pongs long before it is due (at once: %s)", (sendsAtOnce) => {
+    const end = ClientEnd.live({ logFrames: 4096, logLength: 2 ** 22 });
+    expect(acks(end, 64).flat()).toEqual([]);
+    end.sendsAtOnce = sendsAtOnce;
+    end.send(1);
+    expect(end.frames()).toEqual(['{"ack":64}', pack(message(1))]);
+    end.receive(pack(message(65)));
+    end.endpoint.sendControl('{"ping":1}');
+    expect(end.frames()).toEqual(['{"ack":65}', '{"ping":1}']);
+    end.receive(pack(message(66)), '{"ping":1}');
+    expect(end.frames()).toEqual(['{"pong":1}', '{"ack":66}']);
+  });
 });
 
 describe("the report of dropped messages", () => {

@@ -121,17 +121,14 @@ describe("a session", () => {
 });
 
 describe("a client's hello", () => {
-  it.each(wrong("limits"))(
-    "closes with 1002, and nothing after it is read, if it has a wrong %s: %j",
-    async (_, value) => {
-      const serving = new Serving();
-      const raw = await serving.open();
-      await raw.deliver(JSON.stringify({ hello: { session: true, limits: value } }), pack(note(1)));
-      expect(raw.closedWith).toMatchObject({ code: 1002 });
-      expect([serving.served.got, serving.served.events]).toEqual([[], [1002]]);
-      expect((await serving.resume(raw.token)).take()).toEqual([RESUME_REFUSED]);
-    },
-  );
+  it.each(wrong("limits"))("closes with 1002, and nothing more is read, if it has a wrong %s: %j", async (_, value) => {
+    const serving = new Serving();
+    const raw = await serving.open();
+    await raw.deliver(JSON.stringify({ hello: { session: true, limits: value } }), pack(note(1)));
+    expect(raw.closedWith).toMatchObject({ code: 1002 });
+    expect([serving.served.got, serving.served.events]).toEqual([[], [1002]]);
+    expect((await serving.resume(raw.token)).take()).toEqual([RESUME_REFUSED]);
+  });
 
   it.each([LEAST, GREATEST])("can have the limits %j", async (limits) => {
     const serving = new Serving();
@@ -232,18 +229,15 @@ it("the old socket (rule 2) moves the messages of the current tick to the replay
   expect(raw.numbers()).toEqual([1, 2]);
 });
 
-it.each([1, 2])(
-  "an attempt (rule 3) closes its socket and not the session if it is stale: %i after 2",
-  async (attempt) => {
-    const { serving, raw } = await suspended();
-    const second = await serving.resume(raw.token, 1, 2);
-    expect(second.take()).toEqual([resumed(second.token, 0), pack(note(2))]);
-    const late = await serving.resume(raw.token, 0, attempt);
-    expect([late.take(), late.closedWith?.code]).toEqual([[], 4000]);
-    expect(second.closedWith).toBeUndefined();
-    expect(serving.served.events).toEqual(["suspend", "resume"]);
-  },
-);
+it.each([1, 2])("a stale attempt (rule 3) closes its socket and not the session: %i after 2", async (attempt) => {
+  const { serving, raw } = await suspended();
+  const second = await serving.resume(raw.token, 1, 2);
+  expect(second.take()).toEqual([resumed(second.token, 0), pack(note(2))]);
+  const late = await serving.resume(raw.token, 0, attempt);
+  expect([late.take(), late.closedWith?.code]).toEqual([[], 4000]);
+  expect(second.closedWith).toBeUndefined();
+  expect(serving.served.events).toEqual(["suspend", "resume"]);
+});
 
 it("a token (rule 4) is confirmed by an ack alone: until then, the previous token is accepted too", async () => {
   const { serving, raw } = await suspended();
@@ -272,65 +266,53 @@ describe("the end of a session", () => {
   it.each([
     ["cannot be read", "[1,", 1002],
     ["is longer than this side's limit", pack(note(1, 5000)), 1009],
-  ])(
-    "follows a frame that %s, and nothing after it is read, also if the close is never answered",
-    async (_what, frame, code) => {
-      const { serving, raw } = await begun({ limits: { maxMessageBytes: 5000 } });
-      raw.send(frame, pack(note(1)), '{"ping":1}');
-      await Promise.resolve();
-      // The server has read the frames, and its close does not arrive.
-      raw.line.stop();
-      await pass(5000);
-      expect([serving.served.got, raw.take(), serving.served.events]).toEqual([[], [], [code]]);
-      expect((await serving.resume(raw.token)).take()).toEqual([RESUME_REFUSED]);
-    },
-  );
+  ])("follows a frame that %s, and nothing after it is read, even without an answer", async (_what, frame, code) => {
+    const { serving, raw } = await begun({ limits: { maxMessageBytes: 5000 } });
+    raw.send(frame, pack(note(1)), '{"ping":1}');
+    await Promise.resolve();
+    // The server has read the frames, and its close does not arrive.
+    raw.line.stop();
+    await pass(5000);
+    expect([serving.served.got, raw.take(), serving.served.events]).toEqual([[], [], [code]]);
+    expect((await serving.resume(raw.token)).take()).toEqual([RESUME_REFUSED]);
+  });
 
-  it.each([true, false])(
-    "is a bye, the last frame that is read, which gives the reported close: session %j",
-    async (isTaken) => {
-      const serving = new Serving();
-      const raw = await serving.open();
-      await raw.deliver(isTaken ? TAKEN : HELLO, '{"bye":{"code":4001,"reason":"enough"}}', pack(note(1)), "[1,");
-      expect([raw.closedWith, serving.served.got]).toEqual([undefined, []]);
-      raw.cut();
-      expect(await serving.served.peer.closed).toMatchObject({ code: 4001, reason: "enough" });
-    },
-  );
+  it.each([true, false])("is a bye, the last frame that is read, whose close is reported: %j", async (isTaken) => {
+    const serving = new Serving();
+    const raw = await serving.open();
+    await raw.deliver(isTaken ? TAKEN : HELLO, '{"bye":{"code":4001,"reason":"enough"}}', pack(note(1)), "[1,");
+    expect([raw.closedWith, serving.served.got]).toEqual([undefined, []]);
+    raw.cut();
+    expect(await serving.served.peer.closed).toMatchObject({ code: 4001, reason: "enough" });
+  });
 
   it.each([
     ["has resumed it", true],
     ["has not read `resume` yet", false],
-  ])(
-    "is the close() of a client that waits for `resumed` (rule 1): at the server, which %s",
-    async (_what, isResumed) => {
-      const { serving, raw } = await suspended();
-      const second = await serving.open(true);
-      second.send(resume(raw.token));
-      if (isResumed) await serving.settle();
-      second.send('{"bye":{"code":4002,"reason":"done"}}');
-      second.close(4002, "done");
-      await serving.settle();
-      expect([serving.served.events, serving.served.got]).toEqual([["suspend", "resume", 4002], []]);
-      expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
-    },
-  );
+  ])("is the close() of a client that waits for `resumed` (rule 1), if the server %s", async (_what, isResumed) => {
+    const { serving, raw } = await suspended();
+    const second = await serving.open(true);
+    second.send(resume(raw.token));
+    if (isResumed) await serving.settle();
+    second.send('{"bye":{"code":4002,"reason":"done"}}');
+    second.close(4002, "done");
+    await serving.settle();
+    expect([serving.served.events, serving.served.got]).toEqual([["suspend", "resume", 4002], []]);
+    expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
+  });
 
-  it.each([true, false])(
-    "is a close() of the server while suspended (rule 8), at once: a later `resume` gets unknown-session, in a listener %j",
-    async (inListener) => {
-      const { serving, raw } = await begun();
-      const { peer, events } = serving.served;
-      await serving.notify(1, 2);
-      if (inListener) peer.on("suspend", () => void peer.close(4001));
-      raw.cut();
-      if (!inListener) void peer.close(4001);
-      expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
-      await serving.settle();
-      expect(events).toEqual(["suspend", 4001]);
-      expect((await serving.resume(raw.token)).take()).toEqual([RESUME_REFUSED]);
-    },
-  );
+  it.each([true, false])("is a close() of the server when suspended (rule 8): in a listener %j", async (inListener) => {
+    const { serving, raw } = await begun();
+    const { peer, events } = serving.served;
+    await serving.notify(1, 2);
+    if (inListener) peer.on("suspend", () => void peer.close(4001));
+    raw.cut();
+    if (!inListener) void peer.close(4001);
+    expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
+    await serving.settle();
+    expect(events).toEqual(["suspend", 4001]);
+    expect((await serving.resume(raw.token)).take()).toEqual([RESUME_REFUSED]);
+  });
 });
 
 describe("a session without a socket (rule 8)", () => {

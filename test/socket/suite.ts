@@ -43,38 +43,32 @@ function textOf(length: number, unit: string): string {
 
 export function describeSocket(name: string, join: Join, { tooLarge }: Traits): void {
   describe(`${name}: frames`, () => {
-    it.each(UNITS)(
-      "delivers texts of any length in order, both ways, in one tick and in separate ticks: %s",
-      async (unit) => {
-        await using ends = await join({}, {}, "plain");
-        const texts = LENGTHS.map((length) => unit.repeat(length));
-        const [here, there] = [received(ends.near), received(ends.far)];
-        for (const waits of [false, true]) {
-          for (const text of texts) {
-            expect([ends.near.notify("n", [text]), ends.far.notify("n", [text])]).toEqual([true, true]);
-            if (waits) await turn();
-          }
+    it.each(UNITS)("delivers texts of any length in order, both ways, in one tick and in several: %s", async (unit) => {
+      await using ends = await join({}, {}, "plain");
+      const texts = LENGTHS.map((length) => unit.repeat(length));
+      const [here, there] = [received(ends.near), received(ends.far)];
+      for (const waits of [false, true]) {
+        for (const text of texts) {
+          expect([ends.near.notify("n", [text]), ends.far.notify("n", [text])]).toEqual([true, true]);
+          if (waits) await turn();
         }
-        const all = [...texts, ...texts];
-        await Promise.all([here.count(all.length), there.count(all.length)]);
-        expect([here.values, there.values]).toEqual([all, all]);
-        expect(ends.near.stats().unsentBytes).toBe(0);
-      },
-    );
+      }
+      const all = [...texts, ...texts];
+      await Promise.all([here.count(all.length), there.count(all.length)]);
+      expect([here.values, there.values]).toEqual([all, all]);
+      expect(ends.near.stats().unsentBytes).toBe(0);
+    });
 
-    it.each(["x", "é"])(
-      "closes for a frame over the limit in bytes of UTF-8, and reports only the close: %s",
-      async (unit) => {
-        await using ends = await join({ limits: { maxMessageBytes: MOST } }, {}, "plain");
-        const here = received(ends.near);
-        const longest = textOf(MOST, unit);
-        for (const text of [longest, `${longest}x`, "after"]) ends.far.notify("n", [text]);
-        expect(await ends.far.closed).toMatchObject({ code: tooLarge });
-        expect(await ends.near.closed).toMatchObject({ code: 1009 });
-        expect(here.values).toEqual([longest]);
-        expect(ends.near.notify("n")).toBe(false);
-      },
-    );
+    it.each(["x", "é"])("closes for a frame over the limit in bytes, and reports only the close: %s", async (unit) => {
+      await using ends = await join({ limits: { maxMessageBytes: MOST } }, {}, "plain");
+      const here = received(ends.near);
+      const longest = textOf(MOST, unit);
+      for (const text of [longest, `${longest}x`, "after"]) ends.far.notify("n", [text]);
+      expect(await ends.far.closed).toMatchObject({ code: tooLarge });
+      expect(await ends.near.closed).toMatchObject({ code: 1009 });
+      expect(here.values).toEqual([longest]);
+      expect(ends.near.notify("n")).toBe(false);
+    });
   });
 
   describe(`${name}: the end`, () => {

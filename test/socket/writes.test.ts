@@ -113,22 +113,19 @@ it("writes a message at once if the previous tick had a single one, or beyond 8 
   expect((await tick(2, 10, 4_100))[0]).toBe(1);
 });
 
-it.each(["packed", "plain"] as const)(
-  "does not count frames of the current tick as unread, with a link that is %s",
-  async (link) => {
-    const options = { limits: { maxUnsentBytes: 4096 }, session: false };
-    const { server, client, peer } = await served(options, (url) => connect(url, { link }));
-    let left = 44;
-    const all = new Promise<void>((resolve) => client.on("notification", () => void (--left === 0 && resolve())));
-    server.topic("all").add(peer);
-    for (let i = 0; i < 40; i++) {
-      peer.notify("n", [i, "x".repeat(300)]);
-      if (i % 10 === 9) server.topic("all").notify("t", [i]);
-    }
-    await all;
-    expect([peer.stats().dropped, client.state]).toEqual([0, "open"]);
-  },
-);
+it.each(["packed", "plain"] as const)("does not count the current tick as unread, over a %s link", async (link) => {
+  const options = { limits: { maxUnsentBytes: 4096 }, session: false };
+  const { server, client, peer } = await served(options, (url) => connect(url, { link }));
+  let left = 44;
+  const all = new Promise<void>((resolve) => client.on("notification", () => void (--left === 0 && resolve())));
+  server.topic("all").add(peer);
+  for (let i = 0; i < 40; i++) {
+    peer.notify("n", [i, "x".repeat(300)]);
+    if (i % 10 === 9) server.topic("all").notify("t", [i]);
+  }
+  await all;
+  expect([peer.stats().dropped, client.state]).toEqual([0, "open"]);
+});
 
 it("writes the same memory to every plain peer of a topic, in order with its other messages", async () => {
   const { client, peer, written, server } = await overStream();
