@@ -201,28 +201,26 @@ async function opened(on: Target): Promise<RawSocket> {
   return raw;
 }
 
-describe("a hostile binary frame", () => {
-  it("closes with 1002 if it nests 400,000 deep without its placeholder, runs nothing, and others are served", async () => {
-    let runs = 0;
-    await using on = await target({ methods: { put: () => ++runs } });
-    using raw = await opened(on);
-    const closed = closeFrame(raw.socket);
-    const content = binaryFrame(`[["a",0],${"[".repeat(4e5)}${"]".repeat(4e5)}]`);
-    await raw.write(Buffer.concat([frame(BINARY, content), frame(TEXT, JSON.stringify([notification("put")]))]));
-    expect((await closed).code).toBe(1002);
-    await using other = await connect(on.url);
-    expect([await other.request("here"), runs]).toEqual([true, 0]);
-  });
+it("a hostile binary frame closes with 1002 if it nests 400,000 deep without its placeholder, runs nothing, and others are served", async () => {
+  let runs = 0;
+  await using on = await target({ methods: { put: () => ++runs } });
+  using raw = await opened(on);
+  const closed = closeFrame(raw.socket);
+  const content = binaryFrame(`[["a",0],${"[".repeat(4e5)}${"]".repeat(4e5)}]`);
+  await raw.write(Buffer.concat([frame(BINARY, content), frame(TEXT, JSON.stringify([notification("put")]))]));
+  expect((await closed).code).toBe(1002);
+  await using other = await connect(on.url);
+  expect([await other.request("here"), runs]).toEqual([true, 0]);
+});
 
-  it("gives the application short bytes in a buffer of their own, so that keeping them keeps nothing else", async () => {
-    let kept: Uint8Array | undefined;
-    await using on = await target({ methods: { put: ([value]: [unknown]) => void (kept = bytesOf(value)) } });
-    using raw = await opened(on);
-    const json = `[["a",100,"b",500000],${JSON.stringify(notification("put", ["a", "b"]))}]`;
-    await raw.write(frame(BINARY, Buffer.concat([binaryFrame(json), Buffer.alloc(500_100)])));
-    await vi.waitFor(() => expect(kept).toHaveLength(100));
-    expect(kept!.buffer.byteLength).toBe(100);
-  });
+it("a hostile binary frame gives the application short bytes in a buffer of their own, so that keeping them keeps nothing else", async () => {
+  let kept: Uint8Array | undefined;
+  await using on = await target({ methods: { put: ([value]: [unknown]) => void (kept = bytesOf(value)) } });
+  using raw = await opened(on);
+  const json = `[["a",100,"b",500000],${JSON.stringify(notification("put", ["a", "b"]))}]`;
+  await raw.write(frame(BINARY, Buffer.concat([binaryFrame(json), Buffer.alloc(500_100)])));
+  await vi.waitFor(() => expect(kept).toHaveLength(100));
+  expect(kept!.buffer.byteLength).toBe(100);
 });
 
 it.each([

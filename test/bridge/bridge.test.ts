@@ -166,35 +166,33 @@ describe("the end of the command", () => {
   });
 });
 
-describe("the end of the WebSocket", () => {
-  it("ends the command's input, after all earlier messages", async () => {
-    const { pid, ...pair } = await greeted(["tidy"]);
-    for (let i = 0; i < 100; i++) pair.webSocket.send(String(i));
-    pair.webSocket.close(3000, "done");
-    expect(await pair.over).toEqual({
-      endedBy: "socket",
-      reason: "the WebSocket was closed with 3000",
-      isFailure: false,
-      close: { code: 3000, reason: "done", error: undefined },
-      exitCode: 0,
-      signal: null,
-    });
-    expect(pair.stderr()).toBe("got 100\n");
-    expect(runs(pid)).toBe(false);
+it("the end of the WebSocket ends the command's input, after all earlier messages", async () => {
+  const { pid, ...pair } = await greeted(["tidy"]);
+  for (let i = 0; i < 100; i++) pair.webSocket.send(String(i));
+  pair.webSocket.close(3000, "done");
+  expect(await pair.over).toEqual({
+    endedBy: "socket",
+    reason: "the WebSocket was closed with 3000",
+    isFailure: false,
+    close: { code: 3000, reason: "done", error: undefined },
+    exitCode: 0,
+    signal: null,
   });
+  expect(pair.stderr()).toBe("got 100\n");
+  expect(runs(pid)).toBe(false);
+});
 
-  it.each<[string, string, NodeJS.Signals]>([
-    ["ends a command that ignores SIGTERM by SIGKILL", "stubborn", "SIGKILL"],
-    ["is noticed while the command does not read", "unreading", "SIGTERM"],
-  ])("%s", async (_what, command, signal) => {
-    const { pid, ...pair } = await greeted([command], { pingMs: GRACE_MS / 2 });
-    if (command === "unreading") await fill(pair);
-    pair.webSocket.terminate();
-    while (pair.server.readyState !== WebSocket.CLOSED) await pass(GRACE_MS / 2);
-    await pass(signal === "SIGTERM" ? GRACE_MS : 2 * GRACE_MS);
-    expect(await pair.over).toMatchObject({ endedBy: "socket", close: { code: 1006 }, signal });
-    expect(runs(pid)).toBe(false);
-  });
+it.each<[string, string, NodeJS.Signals]>([
+  ["ends a command that ignores SIGTERM by SIGKILL", "stubborn", "SIGKILL"],
+  ["is noticed while the command does not read", "unreading", "SIGTERM"],
+])("the end of the WebSocket %s", async (_what, command, signal) => {
+  const { pid, ...pair } = await greeted([command], { pingMs: GRACE_MS / 2 });
+  if (command === "unreading") await fill(pair);
+  pair.webSocket.terminate();
+  while (pair.server.readyState !== WebSocket.CLOSED) await pass(GRACE_MS / 2);
+  await pass(signal === "SIGTERM" ? GRACE_MS : 2 * GRACE_MS);
+  expect(await pair.over).toMatchObject({ endedBy: "socket", close: { code: 1006 }, signal });
+  expect(runs(pid)).toBe(false);
 });
 
 it.each<[string, string[], end: number | string, code: number, outlives: boolean]>([
@@ -253,69 +251,65 @@ describe("aborting a bridge", () => {
   });
 });
 
-describe("draining a bridge", () => {
-  it("delivers the answers that the command writes after the end of its input, and closes with 1001", async () => {
-    const controller = new AbortController();
-    const pair = await greeted(["thorough"], { drain: controller.signal });
-    for (let i = 0; i < 3; i++) pair.webSocket.send("1");
-    pair.webSocket.ping();
-    await once(pair.webSocket, "pong");
-    controller.abort();
-    // Sent after the end of input, which is not a failure.
-    pair.webSocket.send("1");
-    expect(await pair.next()).toBe("ended");
-    process.kill(pair.pid, "SIGUSR2");
-    expect(await pair.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
-    expect(pair.received.at(-1)).toBe('{"got":3}');
-    expect(await pair.over).toMatchObject({ endedBy: "signal", isFailure: false, exitCode: 3 });
-  });
-
-  it.each<[string, string, (pair: Bridged, abort: () => void) => unknown]>([
-    ["after the drain timeout", "signal", () => pass(30_000)],
-    ["when it is aborted", "signal", (_pair, abort) => abort()],
-    ["when the client disconnects", "socket", ({ webSocket }) => webSocket.terminate()],
-  ])("ends a command that still runs %s", async (_when, endedBy, act) => {
-    const [drain, abort] = [new AbortController(), new AbortController()];
-    const { pid, ...pair } = await greeted(["stubborn"], { drain: drain.signal, signal: abort.signal });
-    drain.abort();
-    void act(pair, () => abort.abort());
-    expect(await pair.closed).toMatchObject({ code: endedBy === "signal" ? 1001 : 1006 });
-    expect(await passUntil(pair.over, GRACE_MS)).toMatchObject({ endedBy, isFailure: false });
-    expect(runs(pid)).toBe(false);
-  });
+it("draining a bridge delivers the answers that the command writes after the end of its input, and closes with 1001", async () => {
+  const controller = new AbortController();
+  const pair = await greeted(["thorough"], { drain: controller.signal });
+  for (let i = 0; i < 3; i++) pair.webSocket.send("1");
+  pair.webSocket.ping();
+  await once(pair.webSocket, "pong");
+  controller.abort();
+  // Sent after the end of input, which is not a failure.
+  pair.webSocket.send("1");
+  expect(await pair.next()).toBe("ended");
+  process.kill(pair.pid, "SIGUSR2");
+  expect(await pair.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
+  expect(pair.received.at(-1)).toBe('{"got":3}');
+  expect(await pair.over).toMatchObject({ endedBy: "signal", isFailure: false, exitCode: 3 });
 });
 
-describe("the command's standard error", () => {
-  it("does not stop the command when it is ignored", async () => {
-    const { pid, ...pair } = await greeted(["complain"], { stderr: "ignore" });
-    for (let i = 0; i < 20; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
+it.each<[string, string, (pair: Bridged, abort: () => void) => unknown]>([
+  ["after the drain timeout", "signal", () => pass(30_000)],
+  ["when it is aborted", "signal", (_pair, abort) => abort()],
+  ["when the client disconnects", "socket", ({ webSocket }) => webSocket.terminate()],
+])("draining a bridge ends a command that still runs %s", async (_when, endedBy, act) => {
+  const [drain, abort] = [new AbortController(), new AbortController()];
+  const { pid, ...pair } = await greeted(["stubborn"], { drain: drain.signal, signal: abort.signal });
+  drain.abort();
+  void act(pair, () => abort.abort());
+  expect(await pair.closed).toMatchObject({ code: endedBy === "signal" ? 1001 : 1006 });
+  expect(await passUntil(pair.over, GRACE_MS)).toMatchObject({ endedBy, isFailure: false });
+  expect(runs(pid)).toBe(false);
+});
+
+it("the command's standard error does not stop the command when it is ignored", async () => {
+  const { pid, ...pair } = await greeted(["complain"], { stderr: "ignore" });
+  for (let i = 0; i < 20; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
+  pair.webSocket.close();
+  expect(await pair.over).toMatchObject({ exitCode: 0 });
+  expect(runs(pid)).toBe(false);
+});
+
+it("the command's standard error is forwarded to a function that may fail, of which the bridge warns once", async () => {
+  const bug = new Error("bug of the application");
+  const warnings: unknown[] = [];
+  vi.spyOn(process, "emitWarning").mockImplementation((warning) => void warnings.push(warning));
+  const chunks: string[] = [];
+  const fails = (chunk: Buffer): any => {
+    chunks.push(chunk.toString());
+    if (chunks.length > 1) throw bug;
+    return Promise.reject(bug);
+  };
+  const uncaught = await uncaughtIn(async () => {
+    const pair = await greeted(["complain"], { stderr: fails });
+    pair.webSocket.send('"oh "');
+    await expect.poll(() => chunks.length).toBe(1);
+    pair.webSocket.send('"no"');
+    await expect.poll(() => chunks.length).toBe(2);
     pair.webSocket.close();
     expect(await pair.over).toMatchObject({ exitCode: 0 });
-    expect(runs(pid)).toBe(false);
   });
-
-  it("is forwarded to a function that may fail, of which the bridge warns once", async () => {
-    const bug = new Error("bug of the application");
-    const warnings: unknown[] = [];
-    vi.spyOn(process, "emitWarning").mockImplementation((warning) => void warnings.push(warning));
-    const chunks: string[] = [];
-    const fails = (chunk: Buffer): any => {
-      chunks.push(chunk.toString());
-      if (chunks.length > 1) throw bug;
-      return Promise.reject(bug);
-    };
-    const uncaught = await uncaughtIn(async () => {
-      const pair = await greeted(["complain"], { stderr: fails });
-      pair.webSocket.send('"oh "');
-      await expect.poll(() => chunks.length).toBe(1);
-      pair.webSocket.send('"no"');
-      await expect.poll(() => chunks.length).toBe(2);
-      pair.webSocket.close();
-      expect(await pair.over).toMatchObject({ exitCode: 0 });
-    });
-    expect(uncaught).toEqual([]);
-    expect(warnings).toMatchObject([{ name: "reciproc", cause: bug }]);
-  });
+  expect(uncaught).toEqual([]);
+  expect(warnings).toMatchObject([{ name: "reciproc", cause: bug }]);
 });
 
 describe("the options of a bridge", () => {

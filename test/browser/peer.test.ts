@@ -243,67 +243,65 @@ describe("a connection attempt of a page", () => {
   });
 });
 
-describe("a page", () => {
-  it("that was frozen resumes each time it is thawed, without a missed message", async () => {
-    await using tabs = await launchTabs();
-    await page.context().close();
-    page = await openBarePage(tabs.context);
-    await connectPage();
-    const cdp = await tabs.context.newCDPSession(page);
-    const other = await tabs.context.newPage();
-    const [served] = server.peers;
-    await page.evaluate(() => document.addEventListener("freeze", () => emitted.push("freeze")));
-    /** In the background, where its timers and tasks stand still. */
-    const freeze = async (): Promise<void> => {
-      await other.bringToFront();
-      await page.waitForFunction(() => document.hidden, undefined, { polling: 100 });
-      const before = await page.evaluate(() => emitted.length);
-      await cdp.send("Page.setWebLifecycleState", { state: "frozen" });
-      // The answer may come before the event, and a cut before the event would be noticed at once.
-      await expect.poll(() => page.evaluate((length) => emitted.slice(length), before)).toContain("freeze");
-    };
-    const thaw = async (): Promise<void> => {
-      await cdp.send("Page.setWebLifecycleState", { state: "active" });
-      await page.bringToFront();
-    };
-    // Chromium closes the socket of a frozen page when a message arrives.
-    await freeze();
-    for (let i = 0; i < 50; i++) served!.notify("pushed", [i]);
-    await thaw();
-    expect(await page.evaluate(() => peer.request("echo", [1]))).toEqual([1]);
-    await freeze();
-    relay.cut();
-    await expect.poll(() => server.stats().suspended).toBe(1);
-    for (let i = 50; i < 100; i++) served!.notify("pushed", [i]);
-    await thaw();
-    expect(await page.evaluate(() => peer.request("echo", [2]))).toEqual([2]);
-    await untilEmitted("freeze", "suspend", "resume", "freeze", "suspend", "resume");
-    expect(await page.evaluate(() => pushed)).toEqual(Array.from({ length: 100 }, (_, i) => [i]));
-    expect(server.stats()).toMatchObject({ peers: 1, suspended: 0 });
-  });
+it("a page that was frozen resumes each time it is thawed, without a missed message", async () => {
+  await using tabs = await launchTabs();
+  await page.context().close();
+  page = await openBarePage(tabs.context);
+  await connectPage();
+  const cdp = await tabs.context.newCDPSession(page);
+  const other = await tabs.context.newPage();
+  const [served] = server.peers;
+  await page.evaluate(() => document.addEventListener("freeze", () => emitted.push("freeze")));
+  /** In the background, where its timers and tasks stand still. */
+  const freeze = async (): Promise<void> => {
+    await other.bringToFront();
+    await page.waitForFunction(() => document.hidden, undefined, { polling: 100 });
+    const before = await page.evaluate(() => emitted.length);
+    await cdp.send("Page.setWebLifecycleState", { state: "frozen" });
+    // The answer may come before the event, and a cut before the event would be noticed at once.
+    await expect.poll(() => page.evaluate((length) => emitted.slice(length), before)).toContain("freeze");
+  };
+  const thaw = async (): Promise<void> => {
+    await cdp.send("Page.setWebLifecycleState", { state: "active" });
+    await page.bringToFront();
+  };
+  // Chromium closes the socket of a frozen page when a message arrives.
+  await freeze();
+  for (let i = 0; i < 50; i++) served!.notify("pushed", [i]);
+  await thaw();
+  expect(await page.evaluate(() => peer.request("echo", [1]))).toEqual([1]);
+  await freeze();
+  relay.cut();
+  await expect.poll(() => server.stats().suspended).toBe(1);
+  for (let i = 50; i < 100; i++) served!.notify("pushed", [i]);
+  await thaw();
+  expect(await page.evaluate(() => peer.request("echo", [2]))).toEqual([2]);
+  await untilEmitted("freeze", "suspend", "resume", "freeze", "suspend", "resume");
+  expect(await page.evaluate(() => pushed)).toEqual(Array.from({ length: 100 }, (_, i) => [i]));
+  expect(server.stats()).toMatchObject({ peers: 1, suspended: 0 });
+});
 
-  it("resumes at once when its network returns, and by `reconnect()`, whatever the delay before its next attempt", async () => {
-    // No delay in the page ends.
-    await page.clock.install();
-    await page.clock.pauseAt(Date.now() + 60_000);
-    await connectPage();
-    const network = (type: "offline" | "online"): Promise<void> =>
-      page.evaluate((name) => void dispatchEvent(new Event(name)), type);
-    for (const [i, isOffline] of [true, false].entries()) {
-      // The events of a network that Playwright emulates may come before its connections work again.
-      if (isOffline) await network("offline");
-      await relay.close();
-      await expect.poll(() => page.evaluate(() => emitted.at(-1))).toBe("attempt");
-      const call = page.evaluate((n) => peer.request("echo", [n]), i);
-      await relay.open();
-      const { accepted } = relay;
-      if (isOffline) await network("online");
-      else expect(await page.evaluate(() => peer.reconnect())).toBe(true);
-      expect(await call).toEqual([i]);
-      expect(relay.accepted - accepted).toBe(1);
-    }
-    await untilEmitted("suspend", "resume", "suspend", "resume");
-  });
+it("a page resumes at once when its network returns, and by `reconnect()`, whatever the delay before its next attempt", async () => {
+  // No delay in the page ends.
+  await page.clock.install();
+  await page.clock.pauseAt(Date.now() + 60_000);
+  await connectPage();
+  const network = (type: "offline" | "online"): Promise<void> =>
+    page.evaluate((name) => void dispatchEvent(new Event(name)), type);
+  for (const [i, isOffline] of [true, false].entries()) {
+    // The events of a network that Playwright emulates may come before its connections work again.
+    if (isOffline) await network("offline");
+    await relay.close();
+    await expect.poll(() => page.evaluate(() => emitted.at(-1))).toBe("attempt");
+    const call = page.evaluate((n) => peer.request("echo", [n]), i);
+    await relay.open();
+    const { accepted } = relay;
+    if (isOffline) await network("online");
+    else expect(await page.evaluate(() => peer.reconnect())).toBe(true);
+    expect(await call).toEqual([i]);
+    expect(relay.accepted - accepted).toBe(1);
+  }
+  await untilEmitted("suspend", "resume", "suspend", "resume");
 });
 
 const JSON_TYPE = { "Content-Type": "application/json" };
@@ -323,38 +321,36 @@ function postFrom(frame: Page | Frame, headers: Record<string, string>): Promise
   );
 }
 
-describe("HTTP POST from a page of another origin", () => {
-  it("lets a page of another local port call, with custom headers, and read why it is refused", async () => {
-    const asked: unknown[] = [];
-    await relay.close();
-    await server.close();
-    await start({
-      authenticate: ({ headers: { authorization } }) => (asked.push(authorization), authorization ?? null),
-    });
-    const reply = [200, '{"jsonrpc":"2.0","id":1,"result":[1,2]}'];
-    expect(await postFrom(page, { ...JSON_TYPE, Authorization: "token" })).toEqual(reply);
-    // The preflight carries no credentials, so it is not authenticated.
-    expect(asked).toEqual(["token"]);
-    expect(await postFrom(page, JSON_TYPE)).toEqual([401, "authentication failed\n"]);
-    expect(await postFrom(page, {})).toMatchObject([415, expect.stringContaining("text/plain")]);
+it("HTTP POST from a page of another origin lets a page of another local port call, with custom headers, and read why it is refused", async () => {
+  const asked: unknown[] = [];
+  await relay.close();
+  await server.close();
+  await start({
+    authenticate: ({ headers: { authorization } }) => (asked.push(authorization), authorization ?? null),
   });
+  const reply = [200, '{"jsonrpc":"2.0","id":1,"result":[1,2]}'];
+  expect(await postFrom(page, { ...JSON_TYPE, Authorization: "token" })).toEqual(reply);
+  // The preflight carries no credentials, so it is not authenticated.
+  expect(asked).toEqual(["token"]);
+  expect(await postFrom(page, JSON_TYPE)).toEqual([401, "authentication failed\n"]);
+  expect(await postFrom(page, {})).toMatchObject([415, expect.stringContaining("text/plain")]);
+});
 
-  it("lets a page of a refused origin neither run nor read anything", async () => {
-    const refused: string[] = [];
-    server.on("refuse", ({ reason }, { method }) => refused.push(`${method} ${reason}`));
-    // A sandboxed frame has no origin and sends `null`.
-    await page.evaluate(() => {
-      const frame = Object.assign(document.createElement("iframe"), { srcdoc: "sandbox", name: "sandbox" });
-      frame.setAttribute("sandbox", "allow-scripts");
-      document.body.append(frame);
-    });
-    await expect.poll(() => page.frame("sandbox")).not.toBeNull();
-    expect(await postFrom(page.frame("sandbox")!, JSON_TYPE)).toContain("Failed to fetch");
-    // Without the JSON content type the browser makes no preflight, and the request itself arrives.
-    expect(await postFrom(page.frame("sandbox")!, {})).toContain("Failed to fetch");
-    const reason = expect.stringContaining('Origin "null" is not allowed') as string;
-    expect(refused).toEqual([reason, reason]);
-    expect(refused.map((text) => text.split(" ")[0])).toEqual(["OPTIONS", "POST"]);
-    expect(heard).toEqual([]);
+it("HTTP POST from a page of another origin lets a page of a refused origin neither run nor read anything", async () => {
+  const refused: string[] = [];
+  server.on("refuse", ({ reason }, { method }) => refused.push(`${method} ${reason}`));
+  // A sandboxed frame has no origin and sends `null`.
+  await page.evaluate(() => {
+    const frame = Object.assign(document.createElement("iframe"), { srcdoc: "sandbox", name: "sandbox" });
+    frame.setAttribute("sandbox", "allow-scripts");
+    document.body.append(frame);
   });
+  await expect.poll(() => page.frame("sandbox")).not.toBeNull();
+  expect(await postFrom(page.frame("sandbox")!, JSON_TYPE)).toContain("Failed to fetch");
+  // Without the JSON content type the browser makes no preflight, and the request itself arrives.
+  expect(await postFrom(page.frame("sandbox")!, {})).toContain("Failed to fetch");
+  const reason = expect.stringContaining('Origin "null" is not allowed') as string;
+  expect(refused).toEqual([reason, reason]);
+  expect(refused.map((text) => text.split(" ")[0])).toEqual(["OPTIONS", "POST"]);
+  expect(heard).toEqual([]);
 });

@@ -151,31 +151,29 @@ describe("reciproc call", () => {
   });
 });
 
-describe("a command that connects", () => {
-  it("sends `--auth`, JSON or what the function of a file returns, and answers the server's requests with `--answer`: JSON, or the function of a file", async () => {
-    const given: unknown[] = [];
-    const { url } = await servingOnPort({ authenticate: (_request, auth) => given.push(auth), methods });
-    const add = await file("add.mjs", "export default ([a, b]) => a + b;");
-    const answers = ['confirm={"ok":1}', "then=1", `add=@${add}`].map((answer) => `--answer=${answer}`);
-    const argv = ["ask", "--auth", '{"token":"t"}', ...answers];
-    expect(await run(["call", url, ...argv])).toEqual({ code: 0, stdout: '[{"ok":1},3]\n', stderr: "" });
-    const auth = await file("auth.mjs", "export default async ({ number }) => ({ attempt: number });");
-    expect((await run(["call", url, ...argv, `--auth=@${auth}`])).code).toBe(0);
-    expect(given).toEqual([{ token: "t" }, { attempt: 1 }]);
-    const wrong = await file("wrong.mjs", "export default 3;");
-    const { code, stderr } = await run(["call", url, "ask", "--answer", `add=@${wrong}`]);
-    expect([code, stderr]).toEqual([64, expect.stringContaining("is not a function; see") as string]);
-  });
+it("a command that connects sends `--auth`, JSON or what the function of a file returns, and answers the server's requests with `--answer`: JSON, or the function of a file", async () => {
+  const given: unknown[] = [];
+  const { url } = await servingOnPort({ authenticate: (_request, auth) => given.push(auth), methods });
+  const add = await file("add.mjs", "export default ([a, b]) => a + b;");
+  const answers = ['confirm={"ok":1}', "then=1", `add=@${add}`].map((answer) => `--answer=${answer}`);
+  const argv = ["ask", "--auth", '{"token":"t"}', ...answers];
+  expect(await run(["call", url, ...argv])).toEqual({ code: 0, stdout: '[{"ok":1},3]\n', stderr: "" });
+  const auth = await file("auth.mjs", "export default async ({ number }) => ({ attempt: number });");
+  expect((await run(["call", url, ...argv, `--auth=@${auth}`])).code).toBe(0);
+  expect(given).toEqual([{ token: "t" }, { attempt: 1 }]);
+  const wrong = await file("wrong.mjs", "export default 3;");
+  const { code, stderr } = await run(["call", url, "ask", "--answer", `add=@${wrong}`]);
+  expect([code, stderr]).toEqual([64, expect.stringContaining("is not a function; see") as string]);
+});
 
-  it.each([
-    [{ methods: [{ name: "subtract" }, { name: "Add" }, { name: 3 }] }, "ad", '; did you mean "Add"?'],
-    [{ methods: [{ name: "subtract" }] }, "ad", ""],
-    [{ methods: 3 }, "ad", ""],
-  ])("names the nearest method that the server lists: %j", async (listed, method, hint) => {
-    const { url } = await servingOnPort({ methods: { "rpc.discover": () => listed } });
-    const stderr = `error -32601: Method not found${hint}\n`;
-    expect(await run(["call", url, method])).toEqual({ code: 1, stdout: "", stderr });
-  });
+it.each([
+  [{ methods: [{ name: "subtract" }, { name: "Add" }, { name: 3 }] }, "ad", '; did you mean "Add"?'],
+  [{ methods: [{ name: "subtract" }] }, "ad", ""],
+  [{ methods: 3 }, "ad", ""],
+])("a command that connects names the nearest method that the server lists: %j", async (listed, method, hint) => {
+  const { url } = await servingOnPort({ methods: { "rpc.discover": () => listed } });
+  const stderr = `error -32601: Method not found${hint}\n`;
+  expect(await run(["call", url, method])).toEqual({ code: 1, stdout: "", stderr });
 });
 
 describe("reciproc connect", () => {

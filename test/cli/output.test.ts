@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from "node:util";
 import * as fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { RpcError } from "../../src/node.js";
 import { servingOnPort } from "../server/by-hand.js";
 import { run, type Given } from "./program.js";
@@ -45,25 +45,23 @@ it("a result is the same JSON without its colours", async () => {
     expect(line.includes("\u001b[")).toBe(/["\dtfn]/.test(stripVTControlCharacters(line)));
 });
 
-describe("colours", () => {
-  it.each<[isColored: boolean, given: Given, options?: string[]]>([
-    [true, { isTTY: true }],
-    [true, { isTTY: true, env: { NO_COLOR: "" } }],
-    [false, { isTTY: true }, ["--no-color"]],
-    [false, { isTTY: true, env: { NO_COLOR: "1" } }],
-    [false, { isTTY: true, env: { TERM: "dumb" } }],
-    [false, { env: { FORCE_COLOR: "1" } }],
-    [false, { isTTY: { stdout: false, stderr: true } }],
-  ])("are printed: %s, in these surroundings: %j", async (isColored, given, options = []) => {
-    expect((await printed({ a: 1 }, given, ...options)).includes("\u001b[")).toBe(isColored);
-  });
+it.each<[isColored: boolean, given: Given, options?: string[]]>([
+  [true, { isTTY: true }],
+  [true, { isTTY: true, env: { NO_COLOR: "" } }],
+  [false, { isTTY: true }, ["--no-color"]],
+  [false, { isTTY: true, env: { NO_COLOR: "1" } }],
+  [false, { isTTY: true, env: { TERM: "dumb" } }],
+  [false, { env: { FORCE_COLOR: "1" } }],
+  [false, { isTTY: { stdout: false, stderr: true } }],
+])("colours are printed: %s, in these surroundings: %j", async (isColored, given, options = []) => {
+  expect((await printed({ a: 1 }, given, ...options)).includes("\u001b[")).toBe(isColored);
+});
 
-  it("are red for an error on a terminal, and for nothing that quotes it", async () => {
-    expect(await alarm("fly", { isTTY: true })).toBe(
-      `${RED}reciproc: unknown command "fly"; see \`reciproc --help\`\u001b[39m\n`,
-    );
-    expect(await alarm("fly", { isTTY: { stdout: true, stderr: false } })).not.toContain(RED);
-  });
+it("colours are red for an error on a terminal, and for nothing that quotes it", async () => {
+  expect(await alarm("fly", { isTTY: true })).toBe(
+    `${RED}reciproc: unknown command "fly"; see \`reciproc --help\`\u001b[39m\n`,
+  );
+  expect(await alarm("fly", { isTTY: { stdout: true, stderr: false } })).not.toContain(RED);
 });
 
 it("an invisible character is escaped in any text, which stays one line, and JSON stays the same value", async () => {

@@ -127,45 +127,43 @@ describe("a socket on which no messages begin to flow", () => {
   });
 });
 
-describe("connect with a signal", () => {
-  it("rejects or resolves with an open peer, whichever microtask aborts it", async () => {
-    const ends = new Set<string>();
-    for (let moment = 0; moment < 60; moment++) {
-      const { controller, signal, listeners } = countedSignal();
-      const connecting = connectPage({ signal }).catch((reason: unknown) => reason);
-      for (let i = 0; i < moment; i++) await Promise.resolve();
-      controller.abort(REASON);
-      await pass(0);
-      const end: any = await connecting;
-      ends.add(end === REASON ? "rejects" : "resolves");
-      if (end !== REASON) {
-        expect(end.state).toBe("open");
-        expect(network.openCount).toBe(1);
-        await end.close();
-        await pass(0);
-      }
-      expect([listeners(), network.openCount]).toEqual([0, 0]);
-    }
-    expect(ends).toEqual(new Set(["rejects", "resolves"]));
-  });
-
-  it("has no effect once it has resolved, and has no listener after it has settled", async () => {
+it("connect with a signal rejects or resolves with an open peer, whichever microtask aborts it", async () => {
+  const ends = new Set<string>();
+  for (let moment = 0; moment < 60; moment++) {
     const { controller, signal, listeners } = countedSignal();
-    const peer = await connectPage({ signal, onOpen: () => {} });
-    expect(listeners()).toBe(0);
-    await pass(10);
+    const connecting = connectPage({ signal }).catch((reason: unknown) => reason);
+    for (let i = 0; i < moment; i++) await Promise.resolve();
     controller.abort(REASON);
-    network.cut();
-    await pass(1000);
-    expect(peer.state).toBe("open");
-    const other = countedSignal();
-    expect(await rejection(connectPage({ signal: other.signal, onOpen: () => Promise.reject(REASON) }))).toBe(REASON);
-    network.script = refuse;
-    expect(await rejection(connectPage({ signal: other.signal }))).toMatchObject({ code: "CONNECT_FAILED" });
-    await pass(1);
-    // The connection that is open is that of the peer.
-    expect([other.listeners(), network.openCount]).toEqual([0, 1]);
-  });
+    await pass(0);
+    const end: any = await connecting;
+    ends.add(end === REASON ? "rejects" : "resolves");
+    if (end !== REASON) {
+      expect(end.state).toBe("open");
+      expect(network.openCount).toBe(1);
+      await end.close();
+      await pass(0);
+    }
+    expect([listeners(), network.openCount]).toEqual([0, 0]);
+  }
+  expect(ends).toEqual(new Set(["rejects", "resolves"]));
+});
+
+it("connect with a signal has no effect once it has resolved, and has no listener after it has settled", async () => {
+  const { controller, signal, listeners } = countedSignal();
+  const peer = await connectPage({ signal, onOpen: () => {} });
+  expect(listeners()).toBe(0);
+  await pass(10);
+  controller.abort(REASON);
+  network.cut();
+  await pass(1000);
+  expect(peer.state).toBe("open");
+  const other = countedSignal();
+  expect(await rejection(connectPage({ signal: other.signal, onOpen: () => Promise.reject(REASON) }))).toBe(REASON);
+  network.script = refuse;
+  expect(await rejection(connectPage({ signal: other.signal }))).toMatchObject({ code: "CONNECT_FAILED" });
+  await pass(1);
+  // The connection that is open is that of the peer.
+  expect([other.listeners(), network.openCount]).toEqual([0, 1]);
 });
 
 const { URL: StandardURL } = globalThis;

@@ -119,29 +119,27 @@ describe.each(WAKES)("%s", (type) => {
   });
 });
 
-describe("offline", () => {
-  it("suspends a peer that reconnects at once, and its session is resumed when the network is back", async () => {
-    const { peer, emitted } = await live();
-    const call = peer.request("echo", [1]);
-    network.script = refuse;
-    emit("offline");
-    expect(emitted).toEqual(["suspend"]);
-    await pass(30_000);
-    network.script = undefined;
-    emit("online");
-    await pass(1);
-    expect(emitted).toEqual(["suspend", "resume"]);
-    expect(await call).toEqual([1]);
-  });
+it("offline suspends a peer that reconnects at once, and its session is resumed when the network is back", async () => {
+  const { peer, emitted } = await live();
+  const call = peer.request("echo", [1]);
+  network.script = refuse;
+  emit("offline");
+  expect(emitted).toEqual(["suspend"]);
+  await pass(30_000);
+  network.script = undefined;
+  emit("online");
+  await pass(1);
+  expect(emitted).toEqual(["suspend", "resume"]);
+  expect(await call).toEqual([1]);
+});
 
-  it("only pings if the client would not connect again, and ends no peer whose first `onOpen` runs", async () => {
-    const { emitted } = await live({ reconnect: false });
-    const plain = connectPage({ link: "plain", reconnect: true, onOpen: () => pass(2000) });
-    await pass(1);
-    emit("offline");
-    await pass(60_000);
-    expect([emitted, (await plain).state]).toEqual([[], "open"]);
-  });
+it("offline only pings if the client would not connect again, and ends no peer whose first `onOpen` runs", async () => {
+  const { emitted } = await live({ reconnect: false });
+  const plain = connectPage({ link: "plain", reconnect: true, onOpen: () => pass(2000) });
+  await pass(1);
+  emit("offline");
+  await pass(60_000);
+  expect([emitted, (await plain).state]).toEqual([[], "open"]);
 });
 
 describe("a page", () => {

@@ -244,25 +244,23 @@ function calling(options: object): { raw: RawPeer; call: Promise<unknown>; outco
   return { raw, call, outcomes: new Outcomes().watch("call", call) };
 }
 
-describe("resetTimeoutOnProgress", () => {
-  it("is off by default", async () => {
-    const { raw, outcomes } = calling({ timeoutMs: 100, resetTimeoutOnProgress: undefined });
-    await pass(99);
-    raw.feed(report(1, null));
-    await pass(1);
-    expect(outcomes.names).toEqual(["call"]);
-  });
+it("resetTimeoutOnProgress is off by default", async () => {
+  const { raw, outcomes } = calling({ timeoutMs: 100, resetTimeoutOnProgress: undefined });
+  await pass(99);
+  raw.feed(report(1, null));
+  await pass(1);
+  expect(outcomes.names).toEqual(["call"]);
+});
 
-  it("is limited by maxTotalTimeoutMs, to the millisecond", async () => {
-    const { raw, call, outcomes } = calling({ timeoutMs: 100, maxTotalTimeoutMs: 250 });
-    for (const ms of [90, 90, 69]) {
-      await pass(ms);
-      raw.feed(report(1, null));
-    }
-    expect(outcomes.list).toEqual([]);
-    await pass(1);
-    expect(await rejection(call)).toMatchObject({ name: "TimeoutError", timeoutMs: 250 });
-    expect(raw.messages()[1]).toEqual(cancel(1));
-    expectEmpty(raw.peer);
-  });
+it("resetTimeoutOnProgress is limited by maxTotalTimeoutMs, to the millisecond", async () => {
+  const { raw, call, outcomes } = calling({ timeoutMs: 100, maxTotalTimeoutMs: 250 });
+  for (const ms of [90, 90, 69]) {
+    await pass(ms);
+    raw.feed(report(1, null));
+  }
+  expect(outcomes.list).toEqual([]);
+  await pass(1);
+  expect(await rejection(call)).toMatchObject({ name: "TimeoutError", timeoutMs: 250 });
+  expect(raw.messages()[1]).toEqual(cancel(1));
+  expectEmpty(raw.peer);
 });

@@ -17,44 +17,42 @@ async function answered(raw: RawPeer, call: Promise<unknown>): Promise<void> {
 
 const idle = (): Readable => new Readable({ read() {}, objectMode: true });
 
-describe("$/enumerator/abort", () => {
-  it("fires the signal, answers a pending next as finished, and then ends the source, which may hang", async () => {
-    const log: string[] = [];
-    const source: AsyncIterable<unknown> = {
-      [Symbol.asyncIterator]: () => ({
-        next: async () => (log.length === 0 ? (log.push("next"), { done: false, value: 1 }) : gate<any>().promise),
-        return: async () => (log.push("return"), gate<any>().promise),
-      }),
-    };
-    const raw = tailing((_params: unknown, { signal }: Context) => {
-      signal.addEventListener("abort", () => log.push("signal"));
-      return source;
-    });
-    await feed(raw, request(1, "tail"), next(2, 1));
-    expect(await answersTo(raw, abort(1))).toEqual([more(2, [], true)]);
-    expect(log).toEqual(["next", "signal", "return"]);
-    expectEmpty(raw.peer);
-    expect(await answersTo(raw, abort(1), next(3, 1))).toEqual([failure(3, ...NO_SUCH_STREAM)]);
-    expect(log).toHaveLength(3);
+it("$/enumerator/abort fires the signal, answers a pending next as finished, and then ends the source, which may hang", async () => {
+  const log: string[] = [];
+  const source: AsyncIterable<unknown> = {
+    [Symbol.asyncIterator]: () => ({
+      next: async () => (log.length === 0 ? (log.push("next"), { done: false, value: 1 }) : gate<any>().promise),
+      return: async () => (log.push("return"), gate<any>().promise),
+    }),
+  };
+  const raw = tailing((_params: unknown, { signal }: Context) => {
+    signal.addEventListener("abort", () => log.push("signal"));
+    return source;
   });
+  await feed(raw, request(1, "tail"), next(2, 1));
+  expect(await answersTo(raw, abort(1))).toEqual([more(2, [], true)]);
+  expect(log).toEqual(["next", "signal", "return"]);
+  expectEmpty(raw.peer);
+  expect(await answersTo(raw, abort(1), next(3, 1))).toEqual([failure(3, ...NO_SUCH_STREAM)]);
+  expect(log).toHaveLength(3);
+});
 
-  it("destroys a Node stream and cancels a web stream that wait for data, which their iterators could not end", async () => {
-    const reasons: unknown[] = [];
-    const readable = idle();
-    readable.push(1);
-    const web = new ReadableStream({ start: (to) => to.enqueue(1), cancel: (reason) => void reasons.push(reason) });
-    for (const source of [readable, web]) {
-      const raw = tailing(source);
-      raw.feed(request(1, "tail"));
-      while (raw.sent.length === 0) await turn();
-      await feed(raw, next(2, 1));
-      expect(await answersTo(raw, abort(1))).toEqual([more(2, [], true)]);
-      await turn();
-      expect(raw.errors).toEqual([]);
-      expectEmpty(raw.peer);
-    }
-    expect([readable.destroyed, reasons]).toEqual([true, [undefined]]);
-  });
+it("$/enumerator/abort destroys a Node stream and cancels a web stream that wait for data, which their iterators could not end", async () => {
+  const reasons: unknown[] = [];
+  const readable = idle();
+  readable.push(1);
+  const web = new ReadableStream({ start: (to) => to.enqueue(1), cancel: (reason) => void reasons.push(reason) });
+  for (const source of [readable, web]) {
+    const raw = tailing(source);
+    raw.feed(request(1, "tail"));
+    while (raw.sent.length === 0) await turn();
+    await feed(raw, next(2, 1));
+    expect(await answersTo(raw, abort(1))).toEqual([more(2, [], true)]);
+    await turn();
+    expect(raw.errors).toEqual([]);
+    expectEmpty(raw.peer);
+  }
+  expect([readable.destroyed, reasons]).toEqual([true, [undefined]]);
 });
 
 const failing = (error: unknown): AsyncIterable<unknown> => ({
@@ -233,23 +231,21 @@ describe("a stream whose message is not sent is ended", () => {
   });
 });
 
-describe("a stream that is offered", () => {
-  it("is made of nothing but an iterable", () => {
-    const { peer } = rawPeer();
-    for (const source of [5, null, {}])
-      expect(() => peer.offer(source as never)).toThrow(/^Expected `source` to be .*, got /);
-  });
+it("a stream that is offered is made of nothing but an iterable", () => {
+  const { peer } = rawPeer();
+  for (const source of [5, null, {}])
+    expect(() => peer.offer(source as never)).toThrow(/^Expected `source` to be .*, got /);
+});
 
-  it("may be nested in a result, and outlives the answer", async () => {
-    const source = new Fed().give(1);
-    const raw = tailing((_params: unknown, { peer }: Context) => ({ lines: peer.offer(source), count: 1 }));
-    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { lines: { token: 1 }, count: 1 })]);
-    expect(await answersTo(raw, next(2, 1), abort(1))).toEqual([more(2, [1])]);
-    expect(source.returned).toBe(1);
-    // Aborting one of several must not end the others.
-    expect(raw.contexts[0]!.signal.aborted).toBe(false);
-    expectEmpty(raw.peer);
-  });
+it("a stream that is offered may be nested in a result, and outlives the answer", async () => {
+  const source = new Fed().give(1);
+  const raw = tailing((_params: unknown, { peer }: Context) => ({ lines: peer.offer(source), count: 1 }));
+  expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { lines: { token: 1 }, count: 1 })]);
+  expect(await answersTo(raw, next(2, 1), abort(1))).toEqual([more(2, [1])]);
+  expect(source.returned).toBe(1);
+  // Aborting one of several must not end the others.
+  expect(raw.contexts[0]!.signal.aborted).toBe(false);
+  expectEmpty(raw.peer);
 });
 
 describe("a stream in params ends with its call", () => {

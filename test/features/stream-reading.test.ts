@@ -187,27 +187,25 @@ it("a stream whose connection is lost rejects as unknown, even if the request fo
   expect(await last).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown", method: "tail", cause });
 });
 
-describe("iterate", () => {
-  it("throws for what is no stream, and for a token that is too long", () => {
-    const { peer, sent } = rawPeer();
-    for (const stream of [undefined, null, 5])
-      expect(() => peer.iterate(stream as never)).toThrow(/^Expected `stream` to be .*, got /);
-    expect(() => peer.iterate({ token: "x".repeat(1025) } as never)).toThrow(ProtocolError);
-    expect(sent).toEqual([]);
-  });
+it("iterate throws for what is no stream, and for a token that is too long", () => {
+  const { peer, sent } = rawPeer();
+  for (const stream of [undefined, null, 5])
+    expect(() => peer.iterate(stream as never)).toThrow(/^Expected `stream` to be .*, got /);
+  expect(() => peer.iterate({ token: "x".repeat(1025) } as never)).toThrow(ProtocolError);
+  expect(sent).toEqual([]);
+});
 
-  it("aborts an unread stream once when its iterator is returned", async () => {
-    const raw = rawPeer();
-    const stream = raw.peer.iterate({ token: 0 } as never)[Symbol.asyncIterator]();
-    await stream.return!();
-    await stream.return!();
-    expect(await stream.next()).toEqual(DONE);
-    const begun = raw.peer.iterate({ token: 1 } as never)[Symbol.asyncIterator]();
-    void begun.next();
-    void begun.return!();
-    const complete = raw.peer.iterate({ values: [1] } as never)[Symbol.asyncIterator]();
-    await complete.return!();
-    await turn();
-    expect(raw.messages()).toEqual([abort(0), abort(1)]);
-  });
+it("iterate aborts an unread stream once when its iterator is returned", async () => {
+  const raw = rawPeer();
+  const stream = raw.peer.iterate({ token: 0 } as never)[Symbol.asyncIterator]();
+  await stream.return!();
+  await stream.return!();
+  expect(await stream.next()).toEqual(DONE);
+  const begun = raw.peer.iterate({ token: 1 } as never)[Symbol.asyncIterator]();
+  void begun.next();
+  void begun.return!();
+  const complete = raw.peer.iterate({ values: [1] } as never)[Symbol.asyncIterator]();
+  await complete.return!();
+  await turn();
+  expect(raw.messages()).toEqual([abort(0), abort(1)]);
 });

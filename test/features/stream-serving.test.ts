@@ -176,76 +176,72 @@ async function pulled(): Promise<SessionPeer & { source: Fed; token: number }> {
   return { ...ends, source, token: opening.token as number };
 }
 
-describe("a stream of a connection without a socket", () => {
-  it("keeps the value already requested and requests no other from its source until there is a socket again", async () => {
-    const { peer, transport, source, token, take } = await pulled();
-    const unread = counted();
-    void rejection(peer.request("m", [peer.offer(unread)]));
-    transport.suspend();
-    await give(source, "second");
-    expect(source.asked).toBe(2);
-    transport.resume();
-    expect([source.asked, unread.asked]).toEqual([3, 0]);
-    await give(source, "third");
-    take();
-    transport.feed(next(2, token));
-    await turn();
-    expect(take()).toEqual([more(2, ["second", "third"])]);
-  });
-
-  it("answers an earlier request when there is a socket, and sets no timer until then", async () => {
-    const { transport, source, token, take } = await pulled();
-    transport.feed(next(2, token));
-    await turn();
-    transport.suspend();
-    await give(source, "late");
-    // The timer of all deadlines may stay for a second after the last one.
-    await pass(1_000);
-    expect(timersSet()).toBe(0);
-    expect(take()).toEqual([]);
-    transport.resume();
-    await turn();
-    expect(take()).toEqual([more(2, ["late"])]);
-    // The source yields nothing before there is a socket again.
-    transport.feed(next(3, token));
-    await turn();
-    transport.suspend();
-    transport.resume();
-    await give(source, "third");
-    expect(take()).toEqual([more(3, ["third"])]);
-  });
+it("a stream of a connection without a socket keeps the value already requested and requests no other from its source until there is a socket again", async () => {
+  const { peer, transport, source, token, take } = await pulled();
+  const unread = counted();
+  void rejection(peer.request("m", [peer.offer(unread)]));
+  transport.suspend();
+  await give(source, "second");
+  expect(source.asked).toBe(2);
+  transport.resume();
+  expect([source.asked, unread.asked]).toEqual([3, 0]);
+  await give(source, "third");
+  take();
+  transport.feed(next(2, token));
+  await turn();
+  expect(take()).toEqual([more(2, ["second", "third"])]);
 });
 
-describe("the data that a connection buffers for the other side", () => {
-  it("includes each value that was read ahead, until it is sent, and an overhead for each value and stream", async () => {
-    const { transport, source, token, take } = await pulled();
-    const empty = transport.kept;
-    expect(empty).toBeGreaterThanOrEqual(1000);
-    await give(source, "x".repeat(1000));
-    await give(source, "y".repeat(2000));
-    expect(transport.kept - empty).toBeGreaterThanOrEqual(3000);
-    expect(transport.kept - empty).toBeLessThan(3200);
-    transport.feed(next(2, token));
-    await turn();
-    expect(take()).toHaveLength(1);
-    expect(transport.kept).toBe(empty);
-    for (let i = 0; i < 100; i++) await give(source, "");
-    expect(transport.kept - empty).toBeGreaterThanOrEqual(3000);
-    transport.end({ code: 1000, reason: "" });
-    await give(source, "after the end");
-    expect(transport.kept).toBe(0);
-  });
+it("a stream of a connection without a socket answers an earlier request when there is a socket, and sets no timer until then", async () => {
+  const { transport, source, token, take } = await pulled();
+  transport.feed(next(2, token));
+  await turn();
+  transport.suspend();
+  await give(source, "late");
+  // The timer of all deadlines may stay for a second after the last one.
+  await pass(1_000);
+  expect(timersSet()).toBe(0);
+  expect(take()).toEqual([]);
+  transport.resume();
+  await turn();
+  expect(take()).toEqual([more(2, ["late"])]);
+  // The source yields nothing before there is a socket again.
+  transport.feed(next(3, token));
+  await turn();
+  transport.suspend();
+  transport.resume();
+  await give(source, "third");
+  expect(take()).toEqual([more(3, ["third"])]);
+});
 
-  it("includes each reply of a batch, until the batch is answered", async () => {
-    const open = gate();
-    const { transport, take } = sessionPeer({ methods: { slow: () => open.promise, big: () => "x".repeat(5000) } });
-    transport.feed([request(1, "big"), request(2, "slow"), request(3, "big")]);
-    await turn();
-    expect(transport.kept).toBeGreaterThanOrEqual(10_000);
-    expect(transport.kept).toBeLessThan(10_500);
-    open.resolve();
-    await turn();
-    expect(take()).toHaveLength(1);
-    expect(transport.kept).toBe(0);
-  });
+it("the data that a connection buffers for the other side includes each value that was read ahead, until it is sent, and an overhead for each value and stream", async () => {
+  const { transport, source, token, take } = await pulled();
+  const empty = transport.kept;
+  expect(empty).toBeGreaterThanOrEqual(1000);
+  await give(source, "x".repeat(1000));
+  await give(source, "y".repeat(2000));
+  expect(transport.kept - empty).toBeGreaterThanOrEqual(3000);
+  expect(transport.kept - empty).toBeLessThan(3200);
+  transport.feed(next(2, token));
+  await turn();
+  expect(take()).toHaveLength(1);
+  expect(transport.kept).toBe(empty);
+  for (let i = 0; i < 100; i++) await give(source, "");
+  expect(transport.kept - empty).toBeGreaterThanOrEqual(3000);
+  transport.end({ code: 1000, reason: "" });
+  await give(source, "after the end");
+  expect(transport.kept).toBe(0);
+});
+
+it("the data that a connection buffers for the other side includes each reply of a batch, until the batch is answered", async () => {
+  const open = gate();
+  const { transport, take } = sessionPeer({ methods: { slow: () => open.promise, big: () => "x".repeat(5000) } });
+  transport.feed([request(1, "big"), request(2, "slow"), request(3, "big")]);
+  await turn();
+  expect(transport.kept).toBeGreaterThanOrEqual(10_000);
+  expect(transport.kept).toBeLessThan(10_500);
+  open.resolve();
+  await turn();
+  expect(take()).toHaveLength(1);
+  expect(transport.kept).toBe(0);
 });

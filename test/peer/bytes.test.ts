@@ -214,35 +214,33 @@ describe("a binary frame", () => {
   });
 });
 
-describe("bytes on a plain link", () => {
-  it("are base64 in both directions, in batches, in progress and in streams", async () => {
-    const methods: AnyOptions["methods"] = {
-      echo: ({ value }, { progress }) => (progress(bytes(bytesOf(value))), [value, bytes(bytesOf(value))]),
-      read: async ([stream], { peer }) => readAll(peer.iterate(stream)),
-      list: (_params, { peer }) => peer.offer([bytes(DATA)]),
-    };
-    await using pair = connectedPair({}, { methods });
-    const { a } = pair;
-    const reports: unknown[] = [];
-    const onProgress = (value: unknown): void => void reports.push(value);
-    const params = { value: bytes(DATA) };
-    for (const echoed of [a.request("echo", params, { onProgress }), inBatch(a, "echo", params)])
-      expect(await echoed).toEqual([BASE64, BASE64]);
-    expect(reports).toEqual([BASE64]);
-    expect(await a.request("read", [a.offer([bytes(DATA)])])).toEqual([BASE64]);
-    expect(await readAll(a.stream("list"))).toEqual([BASE64]);
-  });
+it("bytes on a plain link are base64 in both directions, in batches, in progress and in streams", async () => {
+  const methods: AnyOptions["methods"] = {
+    echo: ({ value }, { progress }) => (progress(bytes(bytesOf(value))), [value, bytes(bytesOf(value))]),
+    read: async ([stream], { peer }) => readAll(peer.iterate(stream)),
+    list: (_params, { peer }) => peer.offer([bytes(DATA)]),
+  };
+  await using pair = connectedPair({}, { methods });
+  const { a } = pair;
+  const reports: unknown[] = [];
+  const onProgress = (value: unknown): void => void reports.push(value);
+  const params = { value: bytes(DATA) };
+  for (const echoed of [a.request("echo", params, { onProgress }), inBatch(a, "echo", params)])
+    expect(await echoed).toEqual([BASE64, BASE64]);
+  expect(reports).toEqual([BASE64]);
+  expect(await a.request("read", [a.offer([bytes(DATA)])])).toEqual([BASE64]);
+  expect(await readAll(a.stream("list"))).toEqual([BASE64]);
+});
 
-  it("are base64 for a transport of the application, and as they are for a link that takes bytes", () => {
-    const sent: unknown[] = [];
-    const send = (text: any): boolean => sent.push(typeof text === "string" ? text : bytes.read(text.frame)) > 0;
-    for (const takesBytes of [undefined, true])
-      new Peer({ start() {}, send, close() {}, takesBytes } as Link, {}).notify("m", [bytes(DATA)]);
-    expect(sent).toEqual([
-      `{"jsonrpc":"2.0","method":"m","params":["${BASE64}"]}`,
-      { jsonrpc: "2.0", method: "m", params: [DATA] },
-    ]);
-  });
+it("bytes on a plain link are base64 for a transport of the application, and as they are for a link that takes bytes", () => {
+  const sent: unknown[] = [];
+  const send = (text: any): boolean => sent.push(typeof text === "string" ? text : bytes.read(text.frame)) > 0;
+  for (const takesBytes of [undefined, true])
+    new Peer({ start() {}, send, close() {}, takesBytes } as Link, {}).notify("m", [bytes(DATA)]);
+  expect(sent).toEqual([
+    `{"jsonrpc":"2.0","method":"m","params":["${BASE64}"]}`,
+    { jsonrpc: "2.0", method: "m", params: [DATA] },
+  ]);
 });
 
 function sharedCopy(view: Uint8Array): SharedArrayBuffer {

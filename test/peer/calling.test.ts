@@ -121,30 +121,28 @@ const BAD: [name: string, params: unknown, message: string][] = [
   ["a BigInt inside", [5n], "BigInt"],
 ];
 
-describe("params", () => {
-  it.each(BAD)("that are %s are refused with a TypeError, and nothing is sent", async (_name, params, message) => {
-    const { peer, sent } = rawPeer();
-    const error = await rejection(peer.request("m", params));
-    expect(error).toBeInstanceOf(TypeError);
-    expect(error.message).toContain(message);
-    expect(() => peer.notify("m", params as object)).toThrow(message);
-    expect([sent, peer.stats().pending]).toEqual([[], 0]);
-  });
+it.each(BAD)("params that are %s are refused with a TypeError, and nothing is sent", async (_name, params, message) => {
+  const { peer, sent } = rawPeer();
+  const error = await rejection(peer.request("m", params));
+  expect(error).toBeInstanceOf(TypeError);
+  expect(error.message).toContain(message);
+  expect(() => peer.notify("m", params as object)).toThrow(message);
+  expect([sent, peer.stats().pending]).toEqual([[], 0]);
+});
 
-  it.each<[string, unknown, string]>([
-    ["absent if they are undefined", undefined, ""],
-    ["an empty array", [], ',"params":[]'],
-    ["an empty object", {}, ',"params":{}'],
-    ["an array with holes and undefined", Object.assign(Array<number>(3), { 2: NaN }), ',"params":[null,null,null]'],
-    ["an object with undefined members", { a: undefined, b: 1 }, ',"params":{"b":1}'],
-    ["whatever toJSON makes an object", { toJSON: () => [1] }, ',"params":[1]'],
-  ])("may be %s", (_name, params, text) => {
-    const { peer, sent } = rawPeer();
-    expect(peer.notify("m", params as object)).toBe(true);
-    void peer.request("m", params).catch(() => {});
-    expect(sent).toEqual([`{"jsonrpc":"2.0","method":"m"${text}}`, `{"jsonrpc":"2.0","id":1,"method":"m"${text}}`]);
-    void peer.close();
-  });
+it.each<[string, unknown, string]>([
+  ["absent if they are undefined", undefined, ""],
+  ["an empty array", [], ',"params":[]'],
+  ["an empty object", {}, ',"params":{}'],
+  ["an array with holes and undefined", Object.assign(Array<number>(3), { 2: NaN }), ',"params":[null,null,null]'],
+  ["an object with undefined members", { a: undefined, b: 1 }, ',"params":{"b":1}'],
+  ["whatever toJSON makes an object", { toJSON: () => [1] }, ',"params":[1]'],
+])("params may be %s", (_name, params, text) => {
+  const { peer, sent } = rawPeer();
+  expect(peer.notify("m", params as object)).toBe(true);
+  void peer.request("m", params).catch(() => {});
+  expect(sent).toEqual([`{"jsonrpc":"2.0","method":"m"${text}}`, `{"jsonrpc":"2.0","id":1,"method":"m"${text}}`]);
+  void peer.close();
 });
 
 describe("the method's name", () => {
@@ -163,55 +161,51 @@ describe("the method's name", () => {
   });
 });
 
-describe("peer.remote", () => {
-  it("calls a method as a function, with params and options, also one named like a member of Object", async () => {
-    const methods = { add: ([a, b]: [number, number]) => a + b, "room/join": () => "in", constructor: () => "mine" };
-    await using both = connectedPair({ methods });
-    const { remote } = both.b;
-    const results = await Promise.all([remote.add([1, 2]), remote["room/join"](), remote.constructor()]);
-    expect(results).toEqual([3, "in", "mine"]);
-    expect(await rejection(remote.add([1, 2], { signal: AbortSignal.abort("no") }))).toBe("no");
-  });
-
-  it("is one object, which can be awaited, encoded and printed without calling anything, and not be assigned to", async () => {
-    const { peer, sent } = rawPeer();
-    const remote = peer.remote as Record<PropertyKey, unknown>;
-    expect(await peer.remote).toBe(remote);
-    for (const member of ["then", "toString", "valueOf", Symbol.iterator, Symbol.toPrimitive, Symbol.toStringTag])
-      expect(remote[member]).toBeUndefined();
-    expect(JSON.stringify({ remote })).toBe('{"remote":"remote"}');
-    expect([print(remote), { ...remote }]).toEqual(["{}", {}]);
-    expect(() => `${remote as any}`).toThrow(TypeError);
-    expect(() => (remote["add"] = 1)).toThrow(TypeError);
-    expect(() => delete remote["add"]).not.toThrow();
-    expect(typeof remote["add"]).toBe("function");
-    expect(sent).toEqual([]);
-  });
+it("peer.remote calls a method as a function, with params and options, also one named like a member of Object", async () => {
+  const methods = { add: ([a, b]: [number, number]) => a + b, "room/join": () => "in", constructor: () => "mine" };
+  await using both = connectedPair({ methods });
+  const { remote } = both.b;
+  const results = await Promise.all([remote.add([1, 2]), remote["room/join"](), remote.constructor()]);
+  expect(results).toEqual([3, "in", "mine"]);
+  expect(await rejection(remote.add([1, 2], { signal: AbortSignal.abort("no") }))).toBe("no");
 });
 
-describe("pair", () => {
-  it("joins two peers that call each other, and passes text in a microtask, so that the peers share no object", async () => {
-    const sent = { list: [1], at: new Date(0) };
-    let got: unknown;
-    const [a, b] = pair({ methods: { m: (params) => void (got = params) } }, { methods: { greet: () => "hi" } });
-    b.notify("m", sent);
-    expect(got).toBeUndefined();
-    await Promise.resolve();
-    expect(got).toEqual({ list: [1], at: "1970-01-01T00:00:00.000Z" });
-    expect(await a.remote.greet()).toBe("hi");
-    await a.close();
-    expect((await b.closed).code).toBe(1000);
-    for (const peer of [a, b]) expectEmpty(peer);
-  });
+it("peer.remote is one object, which can be awaited, encoded and printed without calling anything, and not be assigned to", async () => {
+  const { peer, sent } = rawPeer();
+  const remote = peer.remote as Record<PropertyKey, unknown>;
+  expect(await peer.remote).toBe(remote);
+  for (const member of ["then", "toString", "valueOf", Symbol.iterator, Symbol.toPrimitive, Symbol.toStringTag])
+    expect(remote[member]).toBeUndefined();
+  expect(JSON.stringify({ remote })).toBe('{"remote":"remote"}');
+  expect([print(remote), { ...remote }]).toEqual(["{}", {}]);
+  expect(() => `${remote as any}`).toThrow(TypeError);
+  expect(() => (remote["add"] = 1)).toThrow(TypeError);
+  expect(() => delete remote["add"]).not.toThrow();
+  expect(typeof remote["add"]).toBe("function");
+  expect(sent).toEqual([]);
+});
 
-  it("makes peers that are different for test matchers", async () => {
-    const [a, b] = pair({}, {});
-    for (const peer of [a, b]) Object.assign(peer.data as object, { room: "den" });
-    expect(a).not.toEqual(b);
-    expect(isDeepStrictEqual(a, b)).toBe(false);
-    expect(print(a)).toContain(a.id);
-    await a.close();
-  });
+it("pair joins two peers that call each other, and passes text in a microtask, so that the peers share no object", async () => {
+  const sent = { list: [1], at: new Date(0) };
+  let got: unknown;
+  const [a, b] = pair({ methods: { m: (params) => void (got = params) } }, { methods: { greet: () => "hi" } });
+  b.notify("m", sent);
+  expect(got).toBeUndefined();
+  await Promise.resolve();
+  expect(got).toEqual({ list: [1], at: "1970-01-01T00:00:00.000Z" });
+  expect(await a.remote.greet()).toBe("hi");
+  await a.close();
+  expect((await b.closed).code).toBe(1000);
+  for (const peer of [a, b]) expectEmpty(peer);
+});
+
+it("pair makes peers that are different for test matchers", async () => {
+  const [a, b] = pair({}, {});
+  for (const peer of [a, b]) Object.assign(peer.data as object, { room: "den" });
+  expect(a).not.toEqual(b);
+  expect(isDeepStrictEqual(a, b)).toBe(false);
+  expect(print(a)).toContain(a.id);
+  await a.close();
 });
 
 it("a transport may deliver parsed values, and return nothing from `send`", async () => {

@@ -133,37 +133,35 @@ describe("a handler that runs when its connection is lost", () => {
   });
 });
 
-describe("a batch", () => {
-  it("and a call whose connection is lost ignore late answers, because no id is used again, and the next batch is independent of them", async () => {
-    const ends = sessionPeer();
-    const { peer, transport, take } = ends;
-    const calls = [inBatch(peer, "a"), peer.request("alone")].map(rejection);
-    lose(ends);
-    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "unknown", cause: GONE });
-    transport.resume();
-    transport.feed([result(1, 1)]);
-    transport.feed(result(2, 2));
-    expect(peer.stats().unmatched).toBe(2);
-    take();
-    const call = rejection(inBatch(peer, "c"));
-    expect(take()).toEqual([[request(3, "c")]]);
-    // It is the only batch that waits.
-    transport.feed(failure(null, -32600, "no batches here"));
-    expect(await call).toMatchObject({ message: "no batches here" });
-  });
+it("a batch and a call whose connection is lost ignore late answers, because no id is used again, and the next batch is independent of them", async () => {
+  const ends = sessionPeer();
+  const { peer, transport, take } = ends;
+  const calls = [inBatch(peer, "a"), peer.request("alone")].map(rejection);
+  lose(ends);
+  for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "unknown", cause: GONE });
+  transport.resume();
+  transport.feed([result(1, 1)]);
+  transport.feed(result(2, 2));
+  expect(peer.stats().unmatched).toBe(2);
+  take();
+  const call = rejection(inBatch(peer, "c"));
+  expect(take()).toEqual([[request(3, "c")]]);
+  // It is the only batch that waits.
+  transport.feed(failure(null, -32600, "no batches here"));
+  expect(await call).toMatchObject({ message: "no batches here" });
+});
 
-  it("that is not sent yet rejects its calls, later ones included", async () => {
-    const ends = sessionPeer();
-    const batch = ends.peer.batch();
-    const before = rejection(batch.request("a"));
-    lose(ends);
-    ends.transport.resume();
-    const lost = { outcome: "not-sent", cause: GONE };
-    expect([await before, await rejection(batch.request("c"))]).toMatchObject([lost, lost]);
-    expect(batch.notify("d")).toBe(false);
-    batch.send();
-    expect(ends.take()).toEqual([]);
-  });
+it("a batch that is not sent yet rejects its calls, later ones included", async () => {
+  const ends = sessionPeer();
+  const batch = ends.peer.batch();
+  const before = rejection(batch.request("a"));
+  lose(ends);
+  ends.transport.resume();
+  const lost = { outcome: "not-sent", cause: GONE };
+  expect([await before, await rejection(batch.request("c"))]).toMatchObject([lost, lost]);
+  expect(batch.notify("d")).toBe(false);
+  batch.send();
+  expect(ends.take()).toEqual([]);
 });
 
 it("a peer that is closed while its loss aborts a handler stays closed, and emits nothing more", async () => {

@@ -16,67 +16,63 @@ function listen(emitter: { on(event: "error", listener: (...args: any[]) => void
   return heard;
 }
 
-describe("a handler", () => {
-  it("that throws emits the thrown value itself once, with the method and the id, and the peer serves the next call", async () => {
-    for (const thrown of [boom, undefined, Symbol("secret")]) {
-      const raw = rawPeer({ methods: { m: () => Promise.reject(thrown), fine: () => 1 } });
-      const heard = listen(raw.peer);
-      raw.feed(request(1, "m"));
-      raw.feed(notification("m"));
-      await turn();
-      raw.feed(request(2, "fine"));
-      expect(heard).toEqual([1, undefined].map((id) => [thrown, { method: "m", id }]));
-      expect(raw.messages()).toEqual([failure(1, -32603, "Internal error"), result(2, 1)]);
-      expect(raw.peer.stats().running).toBe(0);
-    }
-  });
-
-  it("that throws an RpcError sends neither its stack nor its cause, and reports it only for its cause", async () => {
-    const thrown = new RpcError(1, "no", { why: 1 }, { cause: boom });
-    const methods = { caused: () => Promise.reject(thrown), bare: () => Promise.reject(new RpcError(1, "no")) };
-    const raw = rawPeer({ methods });
-    raw.feed(request(1, "caused"));
-    raw.feed(request(2, "bare"));
+it("a handler that throws emits the thrown value itself once, with the method and the id, and the peer serves the next call", async () => {
+  for (const thrown of [boom, undefined, Symbol("secret")]) {
+    const raw = rawPeer({ methods: { m: () => Promise.reject(thrown), fine: () => 1 } });
+    const heard = listen(raw.peer);
+    raw.feed(request(1, "m"));
+    raw.feed(notification("m"));
     await turn();
-    expect(raw.messages()).toEqual([failure(1, 1, "no", { why: 1 }), failure(2, 1, "no")]);
-    expect(raw.errors).toEqual([thrown]);
-  });
+    raw.feed(request(2, "fine"));
+    expect(heard).toEqual([1, undefined].map((id) => [thrown, { method: "m", id }]));
+    expect(raw.messages()).toEqual([failure(1, -32603, "Internal error"), result(2, 1)]);
+    expect(raw.peer.stats().running).toBe(0);
+  }
 });
 
-describe("a listener of `error`", () => {
-  it("gets the method of a notification that is refused, the call whose `onProgress` threw, and no call for a listener that threw", async () => {
-    await using pair = connectedPair(
-      { methods: { m: (_params, { progress }) => progress(1) } },
-      { methods: { wait: () => turn() }, limits: { maxInFlight: 1 } },
-    );
-    const heard = listen(pair.b);
-    await pair.b.request("m", {}, { onProgress: fail });
-    pair.b.on("notification", fail);
-    for (const method of ["any", "wait", "wait"]) pair.a.notify(method);
-    await turn();
-    expect(heard).toEqual([
-      [boom, { method: "m", id: 1 }],
-      [boom, undefined],
-      [expect.any(RpcError), { method: "wait", id: undefined }],
-    ]);
-    pair.takeErrors();
-  });
+it("a handler that throws an RpcError sends neither its stack nor its cause, and reports it only for its cause", async () => {
+  const thrown = new RpcError(1, "no", { why: 1 }, { cause: boom });
+  const methods = { caused: () => Promise.reject(thrown), bare: () => Promise.reject(new RpcError(1, "no")) };
+  const raw = rawPeer({ methods });
+  raw.feed(request(1, "caused"));
+  raw.feed(request(2, "bare"));
+  await turn();
+  expect(raw.messages()).toEqual([failure(1, 1, "no", { why: 1 }), failure(2, 1, "no")]);
+  expect(raw.errors).toEqual([thrown]);
+});
 
-  it("of a server gets the error, the peer and the call, and the method of a message to a group", async () => {
-    const around: any = ({ direction }: { direction: string }, next: () => Promise<unknown>) =>
-      direction === "outgoing" ? fail() : next();
-    await using test = testServer({ around, methods: { m: fail } });
-    const heard = listen(test.server);
-    const peer = await test.connect(test.server.url);
-    await rejection(peer.request("m"));
-    const [serverPeer] = test.server.peers;
-    test.server.peers.notify("n");
-    await turn();
-    expect(heard).toEqual([
-      [boom, serverPeer, { method: "m", id: expect.any(Number) }],
-      [boom, undefined, { method: "n", id: undefined }],
-    ]);
-  });
+it("a listener of `error` gets the method of a notification that is refused, the call whose `onProgress` threw, and no call for a listener that threw", async () => {
+  await using pair = connectedPair(
+    { methods: { m: (_params, { progress }) => progress(1) } },
+    { methods: { wait: () => turn() }, limits: { maxInFlight: 1 } },
+  );
+  const heard = listen(pair.b);
+  await pair.b.request("m", {}, { onProgress: fail });
+  pair.b.on("notification", fail);
+  for (const method of ["any", "wait", "wait"]) pair.a.notify(method);
+  await turn();
+  expect(heard).toEqual([
+    [boom, { method: "m", id: 1 }],
+    [boom, undefined],
+    [expect.any(RpcError), { method: "wait", id: undefined }],
+  ]);
+  pair.takeErrors();
+});
+
+it("a listener of `error` of a server gets the error, the peer and the call, and the method of a message to a group", async () => {
+  const around: any = ({ direction }: { direction: string }, next: () => Promise<unknown>) =>
+    direction === "outgoing" ? fail() : next();
+  await using test = testServer({ around, methods: { m: fail } });
+  const heard = listen(test.server);
+  const peer = await test.connect(test.server.url);
+  await rejection(peer.request("m"));
+  const [serverPeer] = test.server.peers;
+  test.server.peers.notify("n");
+  await turn();
+  expect(heard).toEqual([
+    [boom, serverPeer, { method: "m", id: expect.any(Number) }],
+    [boom, undefined, { method: "n", id: undefined }],
+  ]);
 });
 
 /** Joins peers so that `a` calls `b` inside the handler of `outer`, which decides about the error. */

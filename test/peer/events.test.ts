@@ -54,26 +54,24 @@ it("waitFor resolves with the arguments of the next event, or with the past end,
     expect(await rejection((rawPeer().peer.waitFor as any)(...args))).toBeInstanceOf(TypeError);
 });
 
-describe("a listener that throws", () => {
-  it("is reported to `error` and affects nothing else", async () => {
-    const raw = rawPeer();
-    for (const event of ["notification", "close"] as const) raw.peer.on(event, throwBug);
-    raw.feed(notification("m"));
-    raw.cut();
-    expect(raw.errors).toEqual([bug, bug]);
-    expect(await raw.peer.closed).toMatchObject({ code: 1006 });
-  });
+it("a listener that throws is reported to `error` and affects nothing else", async () => {
+  const raw = rawPeer();
+  for (const event of ["notification", "close"] as const) raw.peer.on(event, throwBug);
+  raw.feed(notification("m"));
+  raw.cut();
+  expect(raw.errors).toEqual([bug, bug]);
+  expect(await raw.peer.closed).toMatchObject({ code: 1006 });
+});
 
-  it("for `error` causes an uncaught exception after the message has been handled", async () => {
-    const raw = rawPeer({ methods: { bad: () => Promise.reject(new Error("handler")), good: () => 1 } });
-    raw.peer.on("error", throwBug);
-    const caught = await uncaughtIn(() => {
-      raw.feed(request(1, "bad"));
-      raw.feed(request(2, "good"));
-    });
-    expect(caught).toEqual([bug]);
-    expect(raw.messages()).toEqual([result(2, 1), failure(1, -32603, "Internal error")]);
+it("a listener that throws for `error` causes an uncaught exception after the message has been handled", async () => {
+  const raw = rawPeer({ methods: { bad: () => Promise.reject(new Error("handler")), good: () => 1 } });
+  raw.peer.on("error", throwBug);
+  const caught = await uncaughtIn(() => {
+    raw.feed(request(1, "bad"));
+    raw.feed(request(2, "good"));
   });
+  expect(caught).toEqual([bug]);
+  expect(raw.messages()).toEqual([result(2, 1), failure(1, -32603, "Internal error")]);
 });
 
 it("an event that a peer does not have is refused by what adds or emits it, and has no listeners, which may be removed", () => {
@@ -227,34 +225,32 @@ it("`await using` closes the peer", async () => {
   expect([a.state, await b.closed]).toMatchObject(["closed", { code: 1000 }]);
 });
 
-describe("close()", () => {
-  it("is idempotent, and every call resolves when the connection has ended, also one in a `close` listener", async () => {
-    const raw = rawPeer({}, { endsOnClose: false });
-    const outcomes = new Outcomes()
-      .watch("first", raw.peer.close(3000, "one"))
-      .watch("second", raw.peer.close(3001, "two"));
-    raw.peer.on("close", () => outcomes.watch("inner", raw.peer.close()));
-    await turn();
-    expect(outcomes.list).toEqual([]);
-    raw.cut({ code: 3000 });
-    await turn();
-    expect(new Set(outcomes.names)).toEqual(new Set(["first", "second", "inner"]));
-    await raw.peer.close();
-    expect(raw.closes).toEqual([{ code: 3000, reason: "one" }]);
-  });
+it("close() is idempotent, and every call resolves when the connection has ended, also one in a `close` listener", async () => {
+  const raw = rawPeer({}, { endsOnClose: false });
+  const outcomes = new Outcomes()
+    .watch("first", raw.peer.close(3000, "one"))
+    .watch("second", raw.peer.close(3001, "two"));
+  raw.peer.on("close", () => outcomes.watch("inner", raw.peer.close()));
+  await turn();
+  expect(outcomes.list).toEqual([]);
+  raw.cut({ code: 3000 });
+  await turn();
+  expect(new Set(outcomes.names)).toEqual(new Set(["first", "second", "inner"]));
+  await raw.peer.close();
+  expect(raw.closes).toEqual([{ code: 3000, reason: "one" }]);
+});
 
-  it("accepts the codes 1000 and from 3000 to 4999, and keeps the connection open for others", async () => {
-    for (const code of [1000, 3000, 4999]) {
-      const raw = rawPeer();
-      await raw.peer.close(code);
-      expect(raw.closes).toEqual([{ code, reason: "" }]);
-    }
+it("close() accepts the codes 1000 and from 3000 to 4999, and keeps the connection open for others", async () => {
+  for (const code of [1000, 3000, 4999]) {
     const raw = rawPeer();
-    for (const code of [999, 1001, 1005, 1006, 1015, 2999, 5000, 3000.5, -1, NaN, Infinity, "1000", null])
-      expect((await rejection(raw.peer.close(code as number))).message).toMatch(/^Expected `code` to be 1000 or from/);
-    expect(await rejection(raw.peer.close(1000, null as never))).toBeInstanceOf(TypeError);
-    expect([raw.peer.state, raw.closes]).toEqual(["open", []]);
-  });
+    await raw.peer.close(code);
+    expect(raw.closes).toEqual([{ code, reason: "" }]);
+  }
+  const raw = rawPeer();
+  for (const code of [999, 1001, 1005, 1006, 1015, 2999, 5000, 3000.5, -1, NaN, Infinity, "1000", null])
+    expect((await rejection(raw.peer.close(code as number))).message).toMatch(/^Expected `code` to be 1000 or from/);
+  expect(await rejection(raw.peer.close(1000, null as never))).toBeInstanceOf(TypeError);
+  expect([raw.peer.state, raw.closes]).toEqual(["open", []]);
 });
 
 it.each([

@@ -145,33 +145,31 @@ function closingAgain(peer: AnyPeer): object {
   return { toJSON: () => (++runs === 2 && void peer.close(), []) };
 }
 
-describe("`retry` has no effect", () => {
-  it("in `onOpen`, which the next connection runs again", async () => {
-    await using test = testServer({ methods: { login: () => 1, m: () => 2 } });
-    const logins: unknown[] = [];
-    let runs = 0;
-    const onOpen = async (caller: any): Promise<void> => {
-      // On the second connection, the call is queued, because its socket is lost.
-      if (++runs === 2) test.network.lose();
-      logins.push(await caller.request("login").catch((error: { outcome: string }) => error.outcome));
-    };
-    const peer = await test.connect(test.server.url, { ...RETRY, onOpen });
-    test.network.lose();
-    const queued = peer.request("m");
-    await pass(20_000);
-    expect(logins).toEqual([1, "not-sent", 1]);
-    expect(await queued).toBe(2);
-  });
+it("`retry` has no effect in `onOpen`, which the next connection runs again", async () => {
+  await using test = testServer({ methods: { login: () => 1, m: () => 2 } });
+  const logins: unknown[] = [];
+  let runs = 0;
+  const onOpen = async (caller: any): Promise<void> => {
+    // On the second connection, the call is queued, because its socket is lost.
+    if (++runs === 2) test.network.lose();
+    logins.push(await caller.request("login").catch((error: { outcome: string }) => error.outcome));
+  };
+  const peer = await test.connect(test.server.url, { ...RETRY, onOpen });
+  test.network.lose();
+  const queued = peer.request("m");
+  await pass(20_000);
+  expect(logins).toEqual([1, "not-sent", 1]);
+  expect(await queued).toBe(2);
+});
 
-  it("on a call that was answered with an error, or is too long", async () => {
-    const { peer, transport, take } = sessionPeer(RETRY);
-    const refused = rejection(peer.request("m"));
-    transport.feed(failure(1, 1, "no"));
-    expect(await refused).toMatchObject({ code: 1 });
-    transport.maxMessageBytes = 10;
-    expect(await rejection(peer.request("m", ["long"]))).toMatchObject({ code: "TOO_LARGE" });
-    expect(take()).toEqual([request(1, "m")]);
-  });
+it("`retry` has no effect on a call that was answered with an error, or is too long", async () => {
+  const { peer, transport, take } = sessionPeer(RETRY);
+  const refused = rejection(peer.request("m"));
+  transport.feed(failure(1, 1, "no"));
+  expect(await refused).toMatchObject({ code: 1 });
+  transport.maxMessageBytes = 10;
+  expect(await rejection(peer.request("m", ["long"]))).toMatchObject({ code: "TOO_LARGE" });
+  expect(take()).toEqual([request(1, "m")]);
 });
 
 describe("a call with `retry` that a full queue refuses", () => {

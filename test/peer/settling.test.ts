@@ -85,38 +85,36 @@ describe("a call", () => {
   });
 });
 
-describe("a lost connection", () => {
-  it("is the cause of the errors of its calls, which reject in their order", async () => {
-    const causes: [Parameters<RawPeer["cut"]>[0], RegExp][] = [
-      [{ error: new Error("ECONNRESET") }, /^ECONNRESET$/],
-      [{ code: 1001, reason: "going away" }, /1001 .*going away/],
-      [{ code: 1001 }, /1001$/],
-    ];
-    for (const [info, text] of causes) {
-      const { peer, cut } = rawPeer();
-      const outcomes = new Outcomes();
-      for (const name of ["1", "2", "3"]) outcomes.watch(name, peer.request("m"));
-      cut(info);
-      const late = await rejection(peer.request("m"));
-      const cause = expect.objectContaining({ message: expect.stringMatching(text) });
-      const reason = expect.objectContaining({ code: "CONNECTION_LOST", cause });
-      expect(outcomes.list).toEqual(["1", "2", "3"].map((name) => ({ name, reason })));
-      expect(late).toMatchObject({ code: "CONNECTION_LOST", cause });
-    }
-  });
+it("a lost connection is the cause of the errors of its calls, which reject in their order", async () => {
+  const causes: [Parameters<RawPeer["cut"]>[0], RegExp][] = [
+    [{ error: new Error("ECONNRESET") }, /^ECONNRESET$/],
+    [{ code: 1001, reason: "going away" }, /1001 .*going away/],
+    [{ code: 1001 }, /1001$/],
+  ];
+  for (const [info, text] of causes) {
+    const { peer, cut } = rawPeer();
+    const outcomes = new Outcomes();
+    for (const name of ["1", "2", "3"]) outcomes.watch(name, peer.request("m"));
+    cut(info);
+    const late = await rejection(peer.request("m"));
+    const cause = expect.objectContaining({ message: expect.stringMatching(text) });
+    const reason = expect.objectContaining({ code: "CONNECTION_LOST", cause });
+    expect(outcomes.list).toEqual(["1", "2", "3"].map((name) => ({ name, reason })));
+    expect(late).toMatchObject({ code: "CONNECTION_LOST", cause });
+  }
+});
 
-  it("rejects its calls at once on close(), before the transport has ended, and takes no other", async () => {
-    const { peer, cut, sent } = rawPeer({}, { endsOnClose: false });
-    const call = peer.request("m");
-    const closing = peer.close(4000, "done here");
-    expect((await rejection(call)).cause).toMatchObject({ message: expect.stringMatching(/4000 .*done here/) });
-    expect(await rejection(peer.request("m"))).toMatchObject({ code: "CONNECTION_LOST" });
-    // Invalid arguments are found first.
-    expect(await rejection(peer.request("m", 5))).toBeInstanceOf(TypeError);
-    cut();
-    await closing;
-    expect(sent).toHaveLength(1);
-  });
+it("a lost connection rejects its calls at once on close(), before the transport has ended, and takes no other", async () => {
+  const { peer, cut, sent } = rawPeer({}, { endsOnClose: false });
+  const call = peer.request("m");
+  const closing = peer.close(4000, "done here");
+  expect((await rejection(call)).cause).toMatchObject({ message: expect.stringMatching(/4000 .*done here/) });
+  expect(await rejection(peer.request("m"))).toMatchObject({ code: "CONNECTION_LOST" });
+  // Invalid arguments are found first.
+  expect(await rejection(peer.request("m", 5))).toBeInstanceOf(TypeError);
+  cut();
+  await closing;
+  expect(sent).toHaveLength(1);
 });
 
 const broken = new Error("broken transport");
@@ -150,43 +148,41 @@ it("a call is aborted with the reason unchanged", async () => {
   }
 });
 
-describe("many calls with one signal", () => {
-  it("add one listener to it, over all connections, and remove it with the last", async () => {
-    const raws = Array.from({ length: 12 }, () => rawPeer());
-    const { controller, listeners } = countedSignal();
-    const { signal } = controller;
-    const calls = raws.flatMap(({ peer }) => [peer.request("m", [], { signal }), peer.request("n", [], { signal })]);
-    const read = raws.map(({ peer }) => peer.stream("tail", [], { signal })[Symbol.asyncIterator]().next());
-    const settled = Promise.allSettled([...calls, ...read]);
-    await turn();
-    expect(listeners()).toBe(1);
-    for (const { feed } of raws) for (const id of [1, 2, 3]) feed(result(id, { values: [] }));
-    await settled;
-    expect(listeners()).toBe(0);
-    const again = raws.map(({ peer }) => peer.request("m", [], { signal }));
-    controller.abort("all");
-    expect(await Promise.all(again.map(rejection))).toEqual(raws.map(() => "all"));
-    expect(listeners()).toBe(0);
-  });
+it("many calls with one signal add one listener to it, over all connections, and remove it with the last", async () => {
+  const raws = Array.from({ length: 12 }, () => rawPeer());
+  const { controller, listeners } = countedSignal();
+  const { signal } = controller;
+  const calls = raws.flatMap(({ peer }) => [peer.request("m", [], { signal }), peer.request("n", [], { signal })]);
+  const read = raws.map(({ peer }) => peer.stream("tail", [], { signal })[Symbol.asyncIterator]().next());
+  const settled = Promise.allSettled([...calls, ...read]);
+  await turn();
+  expect(listeners()).toBe(1);
+  for (const { feed } of raws) for (const id of [1, 2, 3]) feed(result(id, { values: [] }));
+  await settled;
+  expect(listeners()).toBe(0);
+  const again = raws.map(({ peer }) => peer.request("m", [], { signal }));
+  controller.abort("all");
+  expect(await Promise.all(again.map(rejection))).toEqual(raws.map(() => "all"));
+  expect(listeners()).toBe(0);
+});
 
-  it("add one listener to it, of a fan-out to peers, topics, streams and remote peers", async () => {
-    const engine = memory();
-    const wait = { methods: { wait: () => new Promise(() => {}) } };
-    await using here = testServer<any, any, any>({ engine });
-    await using there = testServer<any, any, any>({ engine });
-    for (const { connect, server } of [here, there]) await connect(server.url, wait);
-    const [[peer], [elsewhere]] = [[...here.server.peers], [...there.server.peers]];
-    const { controller, listeners } = countedSignal();
-    const { signal } = controller;
-    const targets = [peer!, here.server.peer(elsewhere!.id), here.server.topic("all").add(peer!)];
-    const calls: Promise<unknown>[] = targets.map((target) => target.request("wait", [], { signal }));
-    calls.push(peer!.stream("wait", [], { signal })[Symbol.asyncIterator]().next());
-    const settled = Promise.allSettled(calls);
-    await turn();
-    // Node warns of more than ten.
-    expect(listeners()).toBe(1);
-    controller.abort("enough");
-    await settled;
-    expect(listeners()).toBe(0);
-  });
+it("many calls with one signal add one listener to it, of a fan-out to peers, topics, streams and remote peers", async () => {
+  const engine = memory();
+  const wait = { methods: { wait: () => new Promise(() => {}) } };
+  await using here = testServer<any, any, any>({ engine });
+  await using there = testServer<any, any, any>({ engine });
+  for (const { connect, server } of [here, there]) await connect(server.url, wait);
+  const [[peer], [elsewhere]] = [[...here.server.peers], [...there.server.peers]];
+  const { controller, listeners } = countedSignal();
+  const { signal } = controller;
+  const targets = [peer!, here.server.peer(elsewhere!.id), here.server.topic("all").add(peer!)];
+  const calls: Promise<unknown>[] = targets.map((target) => target.request("wait", [], { signal }));
+  calls.push(peer!.stream("wait", [], { signal })[Symbol.asyncIterator]().next());
+  const settled = Promise.allSettled(calls);
+  await turn();
+  // Node warns of more than ten.
+  expect(listeners()).toBe(1);
+  controller.abort("enough");
+  await settled;
+  expect(listeners()).toBe(0);
 });

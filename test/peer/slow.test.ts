@@ -104,30 +104,28 @@ describe("more than may be queued at any moment", () => {
   });
 });
 
-describe("a burst of replies beyond `maxUnsentBytes`", () => {
-  it("keeps the connection open if the reader receives it within 10 s, as often as it comes", async () => {
-    const one = counting();
-    for (let burst = 0; burst < 5; burst++) {
-      one.reply(40);
-      expect(one.unsentBytes).toBeGreaterThan(3 * LIMIT);
-      await pass(9_999);
-      one.reply(1);
-      one.unsentBytes = LIMIT;
-      await pass(60_000);
-    }
-    expect(one.peer.state).toBe("open");
-  });
-
-  it("closes with 1013 a connection with more than the limit queued for 10 s without a break", async () => {
-    const one = counting();
+it("a burst of replies beyond `maxUnsentBytes` keeps the connection open if the reader receives it within 10 s, as often as it comes", async () => {
+  const one = counting();
+  for (let burst = 0; burst < 5; burst++) {
     one.reply(40);
-    one.unsentBytes = LIMIT + 1;
+    expect(one.unsentBytes).toBeGreaterThan(3 * LIMIT);
     await pass(9_999);
-    expect(one.closes).toEqual([]);
-    await pass(1);
-    expect(one.closes).toEqual([{ code: 1013, reason: `more than ${LIMIT} bytes unread for 10 s` }]);
-    expect(await one.peer.closed).toMatchObject({ code: 1013 });
-  });
+    one.reply(1);
+    one.unsentBytes = LIMIT;
+    await pass(60_000);
+  }
+  expect(one.peer.state).toBe("open");
+});
+
+it("a burst of replies beyond `maxUnsentBytes` closes with 1013 a connection with more than the limit queued for 10 s without a break", async () => {
+  const one = counting();
+  one.reply(40);
+  one.unsentBytes = LIMIT + 1;
+  await pass(9_999);
+  expect(one.closes).toEqual([]);
+  await pass(1);
+  expect(one.closes).toEqual([{ code: 1013, reason: `more than ${LIMIT} bytes unread for 10 s` }]);
+  expect(await one.peer.closed).toMatchObject({ code: 1013 });
 });
 
 it.each([

@@ -184,27 +184,25 @@ describe("a bad handshake", () => {
   });
 });
 
-describe("serve on a port", () => {
-  it.each([
-    [{}, /^ws:\/\/127\.0\.0\.1:\d+\/$/],
-    [{ host: "0.0.0.0" }, /^ws:\/\/localhost:\d+\/$/],
-  ])("picks a free port for 0, and reports an address that can be reached: %j", async (options, url) => {
-    await using server = await serve({ port: 0, ...options, methods });
-    expect(server.url).toMatch(url);
-    await using peer = await connect(`ws://127.0.0.1:${portOf(server.url)}`);
-    expect(await peer.request("where")).toBe("reciproc");
-  });
+it.each([
+  [{}, /^ws:\/\/127\.0\.0\.1:\d+\/$/],
+  [{ host: "0.0.0.0" }, /^ws:\/\/localhost:\d+\/$/],
+])("serve on a port picks a free port for 0, and reports an address that can be reached: %j", async (options, url) => {
+  await using server = await serve({ port: 0, ...options, methods });
+  expect(server.url).toMatch(url);
+  await using peer = await connect(`ws://127.0.0.1:${portOf(server.url)}`);
+  expect(await peer.request("where")).toBe("reciproc");
+});
 
-  it("chooses none of the subprotocols that are offered, and no compression", async () => {
-    await using server = await serve({ port: 0 });
-    const answer = await upgrade(server.url, {
-      "Sec-WebSocket-Protocol": "mcp, anything",
-      "Sec-WebSocket-Extensions": "permessage-deflate",
-    });
-    expect(answer.status).toBe(101);
-    expect(answer.headers).not.toHaveProperty("sec-websocket-protocol");
-    expect(answer.headers).not.toHaveProperty("sec-websocket-extensions");
+it("serve on a port chooses none of the subprotocols that are offered, and no compression", async () => {
+  await using server = await serve({ port: 0 });
+  const answer = await upgrade(server.url, {
+    "Sec-WebSocket-Protocol": "mcp, anything",
+    "Sec-WebSocket-Extensions": "permessage-deflate",
   });
+  expect(answer.status).toBe(101);
+  expect(answer.headers).not.toHaveProperty("sec-websocket-protocol");
+  expect(answer.headers).not.toHaveProperty("sec-websocket-extensions");
 });
 
 it("refuses a second server of the same path on one HTTP server", async () => {

@@ -223,51 +223,49 @@ describe("a client that offers `auth`", () => {
   });
 });
 
-describe("a client that offers `auth` over a socket", () => {
-  it("is not read further than that, in fragments neither: it is closed once, and its socket is paused", async () => {
-    await using http = await bareHttp();
-    const { server } = await servingOnPort<any>({
-      server: http.server,
-      authenticate: () => ({}),
-      limits: { maxMessageBytes: 2 ** 24 },
-    });
-    const connected = once(http.server, "connection") as Promise<[Socket]>;
-    const socket = await sendUpgrade(http.url, { "Sec-WebSocket-Protocol": "reciproc.v1, reciproc.auth" });
-    const [theirs] = await connected;
-    const text = socket.toArray() as Promise<Buffer[]>;
-    const [first, read] = [gate(), gate()];
-    let bytes = 0;
-    theirs.on("data", (part: Buffer) => {
-      bytes += part.length;
-      if (bytes > 18_000) first.resolve();
-      if (bytes > 30_000) read.resolve();
-    });
-    // A masked fragment of 8 MiB that is not the last, of which a part comes.
-    const head = Buffer.from([0x01, 0xff, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0]);
-    socket.write(Buffer.concat([head, Buffer.alloc(18_100)]));
-    await first.promise;
-    expect(theirs.isPaused()).toBe(true);
-    // As the WebSocket may. Then more parts come.
-    theirs.resume();
-    socket.write(Buffer.alloc(14_000));
-    await read.promise;
-    expect(server.stats().opened).toBe(0);
-    theirs.destroy();
-    const frames = Buffer.concat(await text)
-      .toString("latin1")
-      .split("message is too large");
-    expect(frames).toHaveLength(2);
+it("a client that offers `auth` over a socket is not read further than that, in fragments neither: it is closed once, and its socket is paused", async () => {
+  await using http = await bareHttp();
+  const { server } = await servingOnPort<any>({
+    server: http.server,
+    authenticate: () => ({}),
+    limits: { maxMessageBytes: 2 ** 24 },
   });
+  const connected = once(http.server, "connection") as Promise<[Socket]>;
+  const socket = await sendUpgrade(http.url, { "Sec-WebSocket-Protocol": "reciproc.v1, reciproc.auth" });
+  const [theirs] = await connected;
+  const text = socket.toArray() as Promise<Buffer[]>;
+  const [first, read] = [gate(), gate()];
+  let bytes = 0;
+  theirs.on("data", (part: Buffer) => {
+    bytes += part.length;
+    if (bytes > 18_000) first.resolve();
+    if (bytes > 30_000) read.resolve();
+  });
+  // A masked fragment of 8 MiB that is not the last, of which a part comes.
+  const head = Buffer.from([0x01, 0xff, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0]);
+  socket.write(Buffer.concat([head, Buffer.alloc(18_100)]));
+  await first.promise;
+  expect(theirs.isPaused()).toBe(true);
+  // As the WebSocket may. Then more parts come.
+  theirs.resume();
+  socket.write(Buffer.alloc(14_000));
+  await read.promise;
+  expect(server.stats().opened).toBe(0);
+  theirs.destroy();
+  const frames = Buffer.concat(await text)
+    .toString("latin1")
+    .split("message is too large");
+  expect(frames).toHaveLength(2);
+});
 
-  it("passed the checks of Origin and Host before it is asked", async () => {
-    let asked = 0;
-    const { url } = await servingOnPort<any>({ authenticate: () => ++asked });
-    for (const headers of [{ Origin: "https://evil.example" }, { Host: "evil.example" }]) {
-      const byHand = await ByHand.open(url, { offersAuth: true, headers });
-      expect((await byHand.next()).bye.code).toBe(4403);
-    }
-    expect(asked).toBe(0);
-  });
+it("a client that offers `auth` over a socket passed the checks of Origin and Host before it is asked", async () => {
+  let asked = 0;
+  const { url } = await servingOnPort<any>({ authenticate: () => ++asked });
+  for (const headers of [{ Origin: "https://evil.example" }, { Host: "evil.example" }]) {
+    const byHand = await ByHand.open(url, { offersAuth: true, headers });
+    expect((await byHand.next()).bye.code).toBe(4403);
+  }
+  expect(asked).toBe(0);
 });
 
 describe("the time of a client that offers `auth`", () => {

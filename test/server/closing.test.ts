@@ -108,60 +108,58 @@ describe("server.close(), with a clock", () => {
   });
 });
 
-describe("server.drain() with running handlers", () => {
-  it("refuses new clients with 503 and Retry-After", async () => {
-    const { slow, started, open } = slowMethod();
-    const { server, url } = await servingOnPort({ methods: { slow } });
-    await using client = await connect(url, { reconnect: false });
-    const call = client.request("slow");
-    await started;
-    const drained = server.drain();
-    const upgraded = await upgrade(url);
-    const posted = await post(url, request(1, "slow"));
-    expect([upgraded.status, posted.status]).toEqual([503, 503]);
-    for (const after of [upgraded.headers["retry-after"], posted.headers.get("retry-after")])
-      expect(Number(after)).toBeGreaterThan(0);
-    // A page cannot read the status.
-    for (const returns of [false, true]) {
-      const byHand = await ByHand.open(url, { returns });
-      expect(await byHand.next()).toEqual({ bye: { code: 4503, reason: REASON } });
-      expect((await byHand.closed).code).toBe(4503);
-    }
-    expect(server.stats().refused).toEqual({ 503: 4 });
-    open("done");
-    expect(await call).toBe("done");
-    await drained;
-  });
+it("server.drain() with running handlers refuses new clients with 503 and Retry-After", async () => {
+  const { slow, started, open } = slowMethod();
+  const { server, url } = await servingOnPort({ methods: { slow } });
+  await using client = await connect(url, { reconnect: false });
+  const call = client.request("slow");
+  await started;
+  const drained = server.drain();
+  const upgraded = await upgrade(url);
+  const posted = await post(url, request(1, "slow"));
+  expect([upgraded.status, posted.status]).toEqual([503, 503]);
+  for (const after of [upgraded.headers["retry-after"], posted.headers.get("retry-after")])
+    expect(Number(after)).toBeGreaterThan(0);
+  // A page cannot read the status.
+  for (const returns of [false, true]) {
+    const byHand = await ByHand.open(url, { returns });
+    expect(await byHand.next()).toEqual({ bye: { code: 4503, reason: REASON } });
+    expect((await byHand.closed).code).toBe(4503);
+  }
+  expect(server.stats().refused).toEqual({ 503: 4 });
+  open("done");
+  expect(await call).toBe("done");
+  await drained;
+});
 
-  it("lets a POST finish, and the handlers of a POSTed notification", async () => {
-    const open = gate();
-    const started = [gate(), gate()];
-    const signals: boolean[] = [];
-    const { server, url } = await servingOnPort({
-      methods: {
-        slow: async ([i]: [number], { signal }) => {
-          started[i]!.resolve();
-          await open.promise;
-          signals.push(signal.aborted);
-          return i;
-        },
+it("server.drain() with running handlers lets a POST finish, and the handlers of a POSTed notification", async () => {
+  const open = gate();
+  const started = [gate(), gate()];
+  const signals: boolean[] = [];
+  const { server, url } = await servingOnPort({
+    methods: {
+      slow: async ([i]: [number], { signal }) => {
+        started[i]!.resolve();
+        await open.promise;
+        signals.push(signal.aborted);
+        return i;
       },
-    });
-    const asked = post(url, request(1, "slow", [0]));
-    const notified = post(url, notification("slow", [1]));
-    await Promise.all(started.map(({ promise }) => promise));
-    // The response was sent before the handler ended.
-    expect((await notified).status).toBe(204);
-    const outcomes = new Outcomes();
-    const drained = server.drain();
-    outcomes.watch("drained", drained);
-    expect((await upgrade(url)).status).toBe(503);
-    expect([outcomes.list, server.stats().running]).toEqual([[], 2]);
-    open.resolve();
-    expect(await (await asked).json()).toEqual({ jsonrpc: "2.0", id: 1, result: 0 });
-    await drained;
-    expect(signals).toEqual([false, false]);
+    },
   });
+  const asked = post(url, request(1, "slow", [0]));
+  const notified = post(url, notification("slow", [1]));
+  await Promise.all(started.map(({ promise }) => promise));
+  // The response was sent before the handler ended.
+  expect((await notified).status).toBe(204);
+  const outcomes = new Outcomes();
+  const drained = server.drain();
+  outcomes.watch("drained", drained);
+  expect((await upgrade(url)).status).toBe(503);
+  expect([outcomes.list, server.stats().running]).toEqual([[], 2]);
+  open.resolve();
+  expect(await (await asked).json()).toEqual({ jsonrpc: "2.0", id: 1, result: 0 });
+  await drained;
+  expect(signals).toEqual([false, false]);
 });
 
 describe("server.drain()", () => {

@@ -78,55 +78,51 @@ describe("a connect that fails", () => {
   );
 });
 
-describe("over TLS", () => {
-  it("connects to an https.Server at wss:, with the certificate authority of `tls`", async () => {
-    const { key, cert } = selfSigned();
-    await using https = await listening(createTlsServer({ key, cert }));
-    await using server = await serve({ server: https.server, path: "/rpc", methods: { m: () => "secure" } });
-    expect(server.url).toBe(`wss://127.0.0.1:${portOf(https.url)}/rpc`);
-    const error = await rejection(connect(server.url));
-    expect(error).toMatchObject({ name: "ConnectError", cause: { code: "DEPTH_ZERO_SELF_SIGNED_CERT" } });
-    await using peer = await connect(server.url, { tls: { ca: cert } });
-    expect(await peer.request("m")).toBe("secure");
-    await using byHttps = await connect(server.url.replace("wss:", "https:"), { tls: { ca: cert } });
-    expect(await byHttps.request("m")).toBe("secure");
-  });
+it("over TLS connects to an https.Server at wss:, with the certificate authority of `tls`", async () => {
+  const { key, cert } = selfSigned();
+  await using https = await listening(createTlsServer({ key, cert }));
+  await using server = await serve({ server: https.server, path: "/rpc", methods: { m: () => "secure" } });
+  expect(server.url).toBe(`wss://127.0.0.1:${portOf(https.url)}/rpc`);
+  const error = await rejection(connect(server.url));
+  expect(error).toMatchObject({ name: "ConnectError", cause: { code: "DEPTH_ZERO_SELF_SIGNED_CERT" } });
+  await using peer = await connect(server.url, { tls: { ca: cert } });
+  expect(await peer.request("m")).toBe("secure");
+  await using byHttps = await connect(server.url.replace("wss:", "https:"), { tls: { ca: cert } });
+  expect(await byHttps.request("m")).toBe("secure");
+});
 
-  it("sends the client certificate of `tls` to a server that requires one", async () => {
-    const [own, theirs] = [selfSigned(), selfSigned()];
-    await using https = await listening(createTlsServer({ ...own, ca: theirs.cert, requestCert: true }));
-    await using server = await serve({
-      server: https.server,
-      authenticate: nameOf,
-      methods: { m: (_p, { peer }) => peer.auth },
-    });
-    await using peer = await connect(server.url, { tls: { ca: own.cert, ...theirs } });
-    expect(await peer.request("m")).toBe("localhost");
-    expect(await rejection(connect(server.url, { tls: { ca: own.cert } }))).toMatchObject({ name: "ConnectError" });
+it("over TLS sends the client certificate of `tls` to a server that requires one", async () => {
+  const [own, theirs] = [selfSigned(), selfSigned()];
+  await using https = await listening(createTlsServer({ ...own, ca: theirs.cert, requestCert: true }));
+  await using server = await serve({
+    server: https.server,
+    authenticate: nameOf,
+    methods: { m: (_p, { peer }) => peer.auth },
   });
+  await using peer = await connect(server.url, { tls: { ca: own.cert, ...theirs } });
+  expect(await peer.request("m")).toBe("localhost");
+  expect(await rejection(connect(server.url, { tls: { ca: own.cert } }))).toMatchObject({ name: "ConnectError" });
 });
 
 function nameOf({ socket }: IncomingMessage): unknown {
   return (socket as TLSSocket).getPeerCertificate().subject.CN;
 }
 
-describe("connect of the standard entry", () => {
-  it("gives a cure in its error if the runtime has no WebSocket", async () => {
-    vi.stubGlobal("WebSocket", undefined);
-    const error = await rejection(connectStandard("ws://127.0.0.1:1"));
-    expect(error).toBeInstanceOf(TypeError);
-    expect(error.message).toContain('"reciproc/node"');
-  });
+it("connect of the standard entry gives a cure in its error if the runtime has no WebSocket", async () => {
+  vi.stubGlobal("WebSocket", undefined);
+  const error = await rejection(connectStandard("ws://127.0.0.1:1"));
+  expect(error).toBeInstanceOf(TypeError);
+  expect(error.message).toContain('"reciproc/node"');
+});
 
-  it("accepts an address relative to the page, secure if the page is secure", async () => {
-    vi.stubGlobal("WebSocket", WebSocket);
-    await using server = await serve({ port: 0, path: "/rpc", methods: { m: () => 1 } });
-    vi.stubGlobal("location", { href: server.url.replace("ws", "http").replace("/rpc", "/app/page?x#y") });
-    for (const url of ["/rpc", "../rpc", "//" + new URL(server.url).host + "/rpc"]) {
-      await using peer = await connectStandard(url);
-      expect(await peer.request("m")).toBe(1);
-    }
-    vi.stubGlobal("location", { href: "https://127.0.0.1:9/page" });
-    expect((await rejection(connectStandard("/rpc"))).url).toBe("wss://127.0.0.1:9/rpc");
-  });
+it("connect of the standard entry accepts an address relative to the page, secure if the page is secure", async () => {
+  vi.stubGlobal("WebSocket", WebSocket);
+  await using server = await serve({ port: 0, path: "/rpc", methods: { m: () => 1 } });
+  vi.stubGlobal("location", { href: server.url.replace("ws", "http").replace("/rpc", "/app/page?x#y") });
+  for (const url of ["/rpc", "../rpc", "//" + new URL(server.url).host + "/rpc"]) {
+    await using peer = await connectStandard(url);
+    expect(await peer.request("m")).toBe(1);
+  }
+  vi.stubGlobal("location", { href: "https://127.0.0.1:9/page" });
+  expect((await rejection(connectStandard("/rpc"))).url).toBe("wss://127.0.0.1:9/rpc");
 });

@@ -145,46 +145,44 @@ it("credentials that have expired are refused with 401, and so are those of a wr
   for (const error of errors) expect(String(error)).toMatch(/^TypeError: .*`expiresInMs(\(\))?`/);
 });
 
-describe("a client that the server asks", () => {
-  it("sends a fresh `auth`, emits what the function throws, and is asked again, without a suspension", async () => {
-    await using kit = testServer<any, any, Token>(options);
-    const refreshed: number[] = [];
-    kit.server.on("refresh", ({ auth }) => refreshed.push(auth.until! - now()));
-    const auth = vi.fn<(attempt: Attempt) => Token | Promise<Token>>(() => valid(60_000));
-    const peer = await kit.connect(kit.server.url, { auth, heartbeat: false });
-    const emitted: unknown[] = [];
-    peer.on("error", (error) => emitted.push(error)).on("suspend", () => emitted.push("suspend"));
-    const thrown = new Error("no token");
-    auth.mockImplementationOnce(raising(thrown));
-    await pass(600_000);
-    // The loss of a connection is no failure of the function.
-    await peer.reauthenticate();
-    auth.mockReturnValue(new Promise<Token>(() => {}));
-    await pass(45_000);
-    await peer.close();
-    expect(emitted).toEqual([thrown]);
-    expect(new Set(refreshed)).toEqual(new Set([60_000]));
-    expect(refreshed.length).toBeGreaterThanOrEqual(13);
-    expect(new Set(auth.mock.calls.map(([{ number }]) => number))).toEqual(new Set([0, 1]));
-  });
+it("a client that the server asks sends a fresh `auth`, emits what the function throws, and is asked again, without a suspension", async () => {
+  await using kit = testServer<any, any, Token>(options);
+  const refreshed: number[] = [];
+  kit.server.on("refresh", ({ auth }) => refreshed.push(auth.until! - now()));
+  const auth = vi.fn<(attempt: Attempt) => Token | Promise<Token>>(() => valid(60_000));
+  const peer = await kit.connect(kit.server.url, { auth, heartbeat: false });
+  const emitted: unknown[] = [];
+  peer.on("error", (error) => emitted.push(error)).on("suspend", () => emitted.push("suspend"));
+  const thrown = new Error("no token");
+  auth.mockImplementationOnce(raising(thrown));
+  await pass(600_000);
+  // The loss of a connection is no failure of the function.
+  await peer.reauthenticate();
+  auth.mockReturnValue(new Promise<Token>(() => {}));
+  await pass(45_000);
+  await peer.close();
+  expect(emitted).toEqual([thrown]);
+  expect(new Set(refreshed)).toEqual(new Set([60_000]));
+  expect(refreshed.length).toBeGreaterThanOrEqual(13);
+  expect(new Set(auth.mock.calls.map(([{ number }]) => number))).toEqual(new Set([0, 1]));
+});
 
-  it("that ignores the question resumes its session with a fresh `auth`, and one with a value closes with 4401", async () => {
-    await using kit = testServer<any, any, Token>({
-      ...options,
-      authenticate: (_request, auth) => ((auth as Token).until! > now() ? (auth as Token) : null),
-    });
-    const emitted: unknown[] = [];
-    const open = async (auth: unknown): Promise<AnyPeer> => {
-      const peer = await kit.connect(kit.server.url, { auth: auth as object, heartbeat: false, ...withoutRenewal });
-      for (const event of ["suspend", "resume", "lost"] as const) peer.on(event, () => emitted.push(event));
-      return peer;
-    };
-    const peer = await open(() => valid(60_000));
-    await pass(119_000);
-    expect(emitted).toEqual(["suspend", "resume"]);
-    await peer.close();
-    const fixed = await open(valid(60_000));
-    await pass(61_000);
-    expect(await fixed.closed).toMatchObject({ code: 4401 });
+it("a client that the server asks that ignores the question resumes its session with a fresh `auth`, and one with a value closes with 4401", async () => {
+  await using kit = testServer<any, any, Token>({
+    ...options,
+    authenticate: (_request, auth) => ((auth as Token).until! > now() ? (auth as Token) : null),
   });
+  const emitted: unknown[] = [];
+  const open = async (auth: unknown): Promise<AnyPeer> => {
+    const peer = await kit.connect(kit.server.url, { auth: auth as object, heartbeat: false, ...withoutRenewal });
+    for (const event of ["suspend", "resume", "lost"] as const) peer.on(event, () => emitted.push(event));
+    return peer;
+  };
+  const peer = await open(() => valid(60_000));
+  await pass(119_000);
+  expect(emitted).toEqual(["suspend", "resume"]);
+  await peer.close();
+  const fixed = await open(valid(60_000));
+  await pass(61_000);
+  expect(await fixed.closed).toMatchObject({ code: 4401 });
 });

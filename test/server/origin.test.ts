@@ -164,22 +164,20 @@ describe("Origin", () => {
   ]);
 });
 
-describe("a refusal", () => {
-  it.each([
-    ["Host", "evil.example", "hosts"],
-    ["Origin", "https://evil.example", "origins"],
-  ])("names a refused %s, and the option that allows it", async (header, value, option) => {
-    const { refusal } = await ask(LOCAL, { [header]: value });
-    expect(refusal).toEqual({ status: 403, reason: expect.stringMatching(`^${header} "${value}".*\`${option}\``) });
-  });
+it.each([
+  ["Host", "evil.example", "hosts"],
+  ["Origin", "https://evil.example", "origins"],
+])("a refusal names a refused %s, and the option that allows it", async (header, value, option) => {
+  const { refusal } = await ask(LOCAL, { [header]: value });
+  expect(refusal).toEqual({ status: 403, reason: expect.stringMatching(`^${header} "${value}".*\`${option}\``) });
+});
 
-  it("echoes nothing of the request as HTML", async () => {
-    await using server = await serve({ port: 0 });
-    const answer = await upgrade(server.url, { Host: "<script>" });
-    expect(answer.status).toBe(403);
-    expect(answer.headers["content-type"]).toBe("text/plain; charset=utf-8");
-    expect(Number(answer.headers["content-length"])).toBe(Buffer.byteLength(answer.body));
-  });
+it("a refusal echoes nothing of the request as HTML", async () => {
+  await using server = await serve({ port: 0 });
+  const answer = await upgrade(server.url, { Host: "<script>" });
+  expect(answer.status).toBe(403);
+  expect(answer.headers["content-type"]).toBe("text/plain; charset=utf-8");
+  expect(Number(answer.headers["content-length"])).toBe(Buffer.byteLength(answer.body));
 });
 
 const CALL = '{"jsonrpc":"2.0","id":1,"method":"run"}';

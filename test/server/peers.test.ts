@@ -6,37 +6,35 @@ import { request, result } from "../support/raw.js";
 import { raising, rejection, turn } from "../support/turns.js";
 import { joinSilent } from "./members.js";
 
-describe("the `peer` event", () => {
-  it("is emitted with the request before the peer's first message is dispatched, even one sent at once", async () => {
-    const log: unknown[] = [];
-    await using server = await serve({
-      port: 0,
-      methods: { hello: (_params, { peer }) => (log.push(`hello from ${peer.auth} ${peer.data["name"]}`), "hi") },
-      authenticate: () => "unknown",
-    });
-    server.on("peer", (peer, { url }) => {
-      peer.data["name"] = "Ada";
-      log.push(`peer ${url}`);
-    });
-    using client = await plainPeer(`${server.url}?x`, {}, '{"jsonrpc":"2.0","id":1,"method":"hello"}');
-    expect(await client.next()).toMatchObject({ result: "hi" });
-    expect(log).toEqual(["peer /?x", "hello from unknown Ada"]);
+it("the `peer` event is emitted with the request before the peer's first message is dispatched, even one sent at once", async () => {
+  const log: unknown[] = [];
+  await using server = await serve({
+    port: 0,
+    methods: { hello: (_params, { peer }) => (log.push(`hello from ${peer.auth} ${peer.data["name"]}`), "hi") },
+    authenticate: () => "unknown",
   });
+  server.on("peer", (peer, { url }) => {
+    peer.data["name"] = "Ada";
+    log.push(`peer ${url}`);
+  });
+  using client = await plainPeer(`${server.url}?x`, {}, '{"jsonrpc":"2.0","id":1,"method":"hello"}');
+  expect(await client.next()).toMatchObject({ result: "hi" });
+  expect(log).toEqual(["peer /?x", "hello from unknown Ada"]);
+});
 
-  it("is reported to `error` with the peer if a listener throws or rejects, as is what a handler throws, and the peer stays", async () => {
-    const bugs = [1, 2, 3].map((n) => new Error(`bug ${n}`));
-    await using kit = testServer({ methods: { bad: () => Promise.reject(bugs[2]!), here: () => true } });
-    const { server } = kit;
-    const errors: unknown[][] = [];
-    server.on("peer", raising(bugs[0]!));
-    server.on("peer", () => Promise.reject(bugs[1]!));
-    server.on("error", (error, peer) => errors.push([error, peer]));
-    const client = await kit.connect(server.url);
-    expect(await rejection(client.request("bad"))).toMatchObject({ code: -32603, message: "Internal error" });
-    expect(await client.request("here")).toBe(true);
-    const [peer] = server.peers;
-    expect(errors).toEqual(bugs.map((bug, i) => [bug, i === 1 ? expect.anything() : peer]));
-  });
+it("the `peer` event is reported to `error` with the peer if a listener throws or rejects, as is what a handler throws, and the peer stays", async () => {
+  const bugs = [1, 2, 3].map((n) => new Error(`bug ${n}`));
+  await using kit = testServer({ methods: { bad: () => Promise.reject(bugs[2]!), here: () => true } });
+  const { server } = kit;
+  const errors: unknown[][] = [];
+  server.on("peer", raising(bugs[0]!));
+  server.on("peer", () => Promise.reject(bugs[1]!));
+  server.on("error", (error, peer) => errors.push([error, peer]));
+  const client = await kit.connect(server.url);
+  expect(await rejection(client.request("bad"))).toMatchObject({ code: -32603, message: "Internal error" });
+  expect(await client.request("here")).toBe(true);
+  const [peer] = server.peers;
+  expect(errors).toEqual(bugs.map((bug, i) => [bug, i === 1 ? expect.anything() : peer]));
 });
 
 it("a server without a listener for `error` warns of the first failure of each method, for all peers together, and of none that has a listener", async () => {

@@ -31,28 +31,26 @@ it("a message is queued if the socket is closed and has not reported it yet", ()
   expect([without.flow.send(message(1), other), other.sent]).toEqual([false, false]);
 });
 
-describe("a socket above its high-water mark", () => {
-  it("still sends control frames, but no pong to a peer that does not read", () => {
-    const end = ClientEnd.live();
-    end.wire.unsentBytes = 64 * 1024;
-    end.receive('{"ping":7}');
-    expect(end.frames()).toEqual([]);
-    expect(end.endpoint.sendControl('{"ping":1}')).toBe(true);
-    expect(end.frames()).toEqual(['{"ping":1}']);
-    end.wire.unsentBytes--;
-    end.receive('{"ping":7}');
-    // Not collected, because frames count as unsent only when they are written.
-    expect(end.wire.take()).toEqual(['{"pong":7}']);
-  });
+it("a socket above its high-water mark still sends control frames, but no pong to a peer that does not read", () => {
+  const end = ClientEnd.live();
+  end.wire.unsentBytes = 64 * 1024;
+  end.receive('{"ping":7}');
+  expect(end.frames()).toEqual([]);
+  expect(end.endpoint.sendControl('{"ping":1}')).toBe(true);
+  expect(end.frames()).toEqual(['{"ping":1}']);
+  end.wire.unsentBytes--;
+  end.receive('{"ping":7}');
+  // Not collected, because frames count as unsent only when they are written.
+  expect(end.wire.take()).toEqual(['{"pong":7}']);
+});
 
-  it("collects at most 1 KiB of pongs, which do not count as unsent bytes", () => {
-    const end = ClientEnd.live();
-    const pings = Array.from({ length: 100 }, () => `{"ping":"${"x".repeat(100)}"}`);
-    end.receive(...pings);
-    const written = end.wire.take().length;
-    expect(written).toBeGreaterThan(90);
-    expect(end.frames()).toHaveLength(100 - written);
-  });
+it("a socket above its high-water mark collects at most 1 KiB of pongs, which do not count as unsent bytes", () => {
+  const end = ClientEnd.live();
+  const pings = Array.from({ length: 100 }, () => `{"ping":"${"x".repeat(100)}"}`);
+  end.receive(...pings);
+  const written = end.wire.take().length;
+  expect(written).toBeGreaterThan(90);
+  expect(end.frames()).toHaveLength(100 - written);
 });
 
 /** Returns the acks that follow each of so many messages, each in a tick of its own. */

@@ -71,30 +71,28 @@ class Scripted {
   }
 }
 
-describe("a full socket", () => {
-  it("is checked every 20 ms, also if it is full at the end of a tick and nothing is sent after that", async () => {
-    const client = await Scripted.live();
-    network.scripted.bufferedAmount = HIGH_WATER;
-    client.peer.notify("n", [1]);
-    await pass(100);
-    expect(client.take()).toEqual([]);
-    network.scripted.bufferedAmount = 0;
-    await pass(20);
-    expect(client.take()).toEqual([pack(note(1))]);
-  });
+it("a full socket is checked every 20 ms, also if it is full at the end of a tick and nothing is sent after that", async () => {
+  const client = await Scripted.live();
+  network.scripted.bufferedAmount = HIGH_WATER;
+  client.peer.notify("n", [1]);
+  await pass(100);
+  expect(client.take()).toEqual([]);
+  network.scripted.bufferedAmount = 0;
+  await pass(20);
+  expect(client.take()).toEqual([pack(note(1))]);
+});
 
-  it("is checked also if it was full when the session was resumed", async () => {
-    const client = await Scripted.live();
-    await client.lose();
-    client.peer.notify("n", [1]);
-    await client.accept(hello({ ...OFFER, token: "other" }));
-    network.scripted.bufferedAmount = HIGH_WATER;
-    await client.receive(resumed("next", 1));
-    client.take();
-    network.scripted.bufferedAmount = 0;
-    await pass(20);
-    expect(client.take()).toEqual([pack(note(1))]);
-  });
+it("a full socket is checked also if it was full when the session was resumed", async () => {
+  const client = await Scripted.live();
+  await client.lose();
+  client.peer.notify("n", [1]);
+  await client.accept(hello({ ...OFFER, token: "other" }));
+  network.scripted.bufferedAmount = HIGH_WATER;
+  await client.receive(resumed("next", 1));
+  client.take();
+  network.scripted.bufferedAmount = 0;
+  await pass(20);
+  expect(client.take()).toEqual([pack(note(1))]);
 });
 
 /** Returns the numbers of the messages in each pack that a server sends in a tick. */

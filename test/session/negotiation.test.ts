@@ -42,41 +42,39 @@ describe.each([
   });
 });
 
-describe("a refused upgrade", () => {
-  it("gets 101, `bye` and a close with its own code if it offered reciproc.v1; no peer is made, and none of its frames is read", async () => {
-    const peers: unknown[] = [];
-    await using server = await serve({ port: 0, origins: [], authenticate: () => null });
-    server.on("peer", (peer) => peers.push(peer));
-    const refused = new Promise((resolve) => server.once("refuse", (refusal) => resolve(refusal)));
-    const webSocket = new WebSocket(server.url, ["reciproc.v1"]);
-    const frames: string[] = [];
-    webSocket.on("message", (data: Buffer) => frames.push(data.toString()));
-    webSocket.on("open", () => webSocket.send('{"jsonrpc":"2.0","id":1,"method":"x"}'));
-    const [code, reason] = (await once(webSocket, "close")) as [number, Buffer];
-    expect([code, reason.toString()]).toEqual([4401, "authentication failed"]);
-    expect(frames).toEqual(['{"bye":{"code":4401,"reason":"authentication failed"}}']);
-    expect(await refused).toMatchObject({ status: 401 });
-    expect(peers).toEqual([]);
-  });
+it("a refused upgrade gets 101, `bye` and a close with its own code if it offered reciproc.v1; no peer is made, and none of its frames is read", async () => {
+  const peers: unknown[] = [];
+  await using server = await serve({ port: 0, origins: [], authenticate: () => null });
+  server.on("peer", (peer) => peers.push(peer));
+  const refused = new Promise((resolve) => server.once("refuse", (refusal) => resolve(refusal)));
+  const webSocket = new WebSocket(server.url, ["reciproc.v1"]);
+  const frames: string[] = [];
+  webSocket.on("message", (data: Buffer) => frames.push(data.toString()));
+  webSocket.on("open", () => webSocket.send('{"jsonrpc":"2.0","id":1,"method":"x"}'));
+  const [code, reason] = (await once(webSocket, "close")) as [number, Buffer];
+  expect([code, reason.toString()]).toEqual([4401, "authentication failed"]);
+  expect(frames).toEqual(['{"bye":{"code":4401,"reason":"authentication failed"}}']);
+  expect(await refused).toMatchObject({ status: 401 });
+  expect(peers).toEqual([]);
+});
 
-  it.each([
-    [400, ["reciproc.v1", ""]],
-    [426, ["reciproc.v1", ""]],
-    ...[200, 302, 401, 404, 500, 503].map((status): [number, string[]] => [status, ["reciproc.v1"]]),
-  ])("with %i is reported, after the offers %j", async (status, offers) => {
-    const asked: string[] = [];
-    await using http = await listening(createServer());
-    http.server.on("upgrade", ({ headers }, socket) => {
-      asked.push(headers["sec-websocket-protocol"] ?? "");
-      socket.end(`HTTP/1.1 ${status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
-    });
-    expect(await rejection(connectNode(http.url))).toMatchObject({
-      name: "ConnectError",
-      status,
-      cause: expect.any(Error),
-    });
-    expect(asked).toEqual(offers);
+it.each([
+  [400, ["reciproc.v1", ""]],
+  [426, ["reciproc.v1", ""]],
+  ...[200, 302, 401, 404, 500, 503].map((status): [number, string[]] => [status, ["reciproc.v1"]]),
+])("a refused upgrade with %i is reported, after the offers %j", async (status, offers) => {
+  const asked: string[] = [];
+  await using http = await listening(createServer());
+  http.server.on("upgrade", ({ headers }, socket) => {
+    asked.push(headers["sec-websocket-protocol"] ?? "");
+    socket.end(`HTTP/1.1 ${status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
   });
+  expect(await rejection(connectNode(http.url))).toMatchObject({
+    name: "ConnectError",
+    status,
+    cause: expect.any(Error),
+  });
+  expect(asked).toEqual(offers);
 });
 
 it("a server that sends bye is disconnected by the client if the close does not follow", async () => {

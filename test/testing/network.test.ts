@@ -33,35 +33,33 @@ async function joined(options: object = {}): Promise<{ client: AnyPeer; peer: An
   return { client, peer: await coming };
 }
 
-describe("network.cut()", () => {
-  it.each([
-    ["packed", "suspended"],
-    ["plain", "closed"],
-  ])("ends the sockets of both peers at once, with what is under way (%s: %s)", async (link, state) => {
-    const { client, peer } = await joined({ link });
-    client.notify("note", ["under way"]);
-    const call = new Outcomes().watch("never", client.request("never"));
-    kit.network.cut();
-    expect([client.state, peer.state]).toEqual([state, state]);
-    await kit.network.settle();
-    expect([heard, client.state]).toEqual([[], state]);
-    await pass(0);
-    if (state === "suspended") {
-      expect([heard, client.state, call.list]).toEqual([["under way"], "open", []]);
-      expect(kit.server.stats()).toMatchObject({ opened: 1, resumed: 1, peers: 1 });
-    } else expect([heard, call.list]).toMatchObject([[], [{ reason: { outcome: "unknown" } }]]);
-  });
+it.each([
+  ["packed", "suspended"],
+  ["plain", "closed"],
+])("network.cut() ends the sockets of both peers at once, with what is under way (%s: %s)", async (link, state) => {
+  const { client, peer } = await joined({ link });
+  client.notify("note", ["under way"]);
+  const call = new Outcomes().watch("never", client.request("never"));
+  kit.network.cut();
+  expect([client.state, peer.state]).toEqual([state, state]);
+  await kit.network.settle();
+  expect([heard, client.state]).toEqual([[], state]);
+  await pass(0);
+  if (state === "suspended") {
+    expect([heard, client.state, call.list]).toEqual([["under way"], "open", []]);
+    expect(kit.server.stats()).toMatchObject({ opened: 1, resumed: 1, peers: 1 });
+  } else expect([heard, call.list]).toMatchObject([[], [{ reason: { outcome: "unknown" } }]]);
+});
 
-  it("rejects a client that waits for the answer", async () => {
-    kit.network.stop();
-    const failed = rejection(kit.connect("ws://user:secret@test/path?token=1"));
-    await kit.network.settle();
-    kit.network.cut();
-    const error = await failed;
-    expect(error).toBeInstanceOf(ConnectError);
-    expect(error.message).toContain("the connection was lost");
-    expect(error.message).not.toContain("secret");
-  });
+it("network.cut() rejects a client that waits for the answer", async () => {
+  kit.network.stop();
+  const failed = rejection(kit.connect("ws://user:secret@test/path?token=1"));
+  await kit.network.settle();
+  kit.network.cut();
+  const error = await failed;
+  expect(error).toBeInstanceOf(ConnectError);
+  expect(error.message).toContain("the connection was lost");
+  expect(error.message).not.toContain("secret");
 });
 
 /** Returns the params of a "note" whose frame has so many bytes. */
