@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { acp, lsp, mcp, type Dialect } from "../../src/index.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { gate, raising, rejection, turn, useVirtualClock, type Gate } from "../support/time.js";
+import { countedSignal, gate, raising, rejection, turn, useVirtualClock, type Gate } from "../support/time.js";
 import { answersTo, cancel, CANCELLED, waiting } from "./kit.js";
 
 useVirtualClock();
@@ -25,8 +25,7 @@ async function abortOne(raw: RawPeer, method = "m", reason: unknown = new Error(
 describe("a call that is aborted", () => {
   it("rejects at once with the signal's reason, and sends one cancel for each call of the signal", async () => {
     const { peer, messages, feed } = reciprocPeer();
-    const controller = new AbortController();
-    const { signal } = controller;
+    const { controller, signal } = countedSignal();
     const calls = ["a", "b"].map((method) => peer.request(method, [1], { signal }));
     controller.abort("first");
     // Before the other side could answer.
@@ -43,8 +42,7 @@ describe("a call that is aborted", () => {
     const { peer, feed, cut, sent } = reciprocPeer();
     expect(await rejection(peer.request("m", [], { signal: AbortSignal.abort("before") }))).toBe("before");
     expect(sent).toEqual([]);
-    const controller = new AbortController();
-    const { signal } = controller;
+    const { controller, signal } = countedSignal();
     const calls = ["a", "b", "c"].map((method) => peer.request(method, [], { signal }));
     feed(result(2, "done"));
     feed(failure(3, 5, "no"));

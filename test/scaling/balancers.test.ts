@@ -77,13 +77,8 @@ function placed(file: string, port: number): string {
 }
 
 it("there is a file for each program, and one with affinity for those that are tested", () => {
-  expect(FILES.map(({ name }) => name)).toEqual([
-    "nginx.conf",
-    "nginx-affinity.conf",
-    "haproxy.cfg",
-    "haproxy-affinity.cfg",
-    "envoy.yaml",
-  ]);
+  const names = ["nginx.conf", "nginx-affinity.conf", "haproxy.cfg", "haproxy-affinity.cfg", "envoy.yaml"];
+  expect(FILES.map(({ name }) => name)).toEqual(names);
 });
 
 describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$name", ({ program, hasAffinity, code }) => {

@@ -25,6 +25,8 @@ async function ackAll(byHand: ByHand): Promise<void> {
   await byHand.next();
 }
 
+const objects = (length: number): object[] => Array.from({ length }, () => ({}));
+
 /** The number of values of 1,002 characters that are read ahead. */
 const FULL = Math.ceil((64 * 1024 - 2) / 1002);
 
@@ -99,10 +101,7 @@ describe("the size of a suspended session", () => {
     const open = gate();
     const world = await serving({ methods: { wait: () => open.promise, note: () => {} } });
     const { byHand, peer } = await begun(world);
-    const long = notification(
-      "note",
-      Array.from({ length: 20_000 }, () => ({})),
-    );
+    const long = notification("note", objects(20_000));
     const before = await objectsKept();
     for (let i = 0; i < 3; i++) byHand.say([[request(i, "wait"), long]]);
     await until(() => peer.stats().notificationsReceived === 3);
@@ -154,13 +153,7 @@ it("a call that runs keeps its params once", async () => {
   const { byHand } = await begun(world);
   const before = await objectsKept();
   const [length, few] = [50_000, 2_000];
-  byHand.say([
-    request(
-      1,
-      "keep",
-      Array.from({ length }, () => ({})),
-    ),
-  ]);
+  byHand.say([request(1, "keep", objects(length))]);
   await until(() => given.length === 1);
   const more = (await objectsKept()) - before;
   expect([more > length - few, more < length + few]).toEqual([true, true]);

@@ -12,8 +12,8 @@ const globals = (): unknown[] => [setTimeout, setInterval, clearTimeout, clearIn
 describe("a virtual clock", () => {
   it("fires timers at their times, in order, and those of one time in the order in which they were set", async () => {
     const clock = clockOfTest();
-    const fired: [string, number][] = [];
-    const note = (name: string): void => void fired.push([name, clock.now]);
+    const fired: string[] = [];
+    const note = (name: string): void => void fired.push(`${name} ${clock.now}`);
     setTimeout(note, 20, "late");
     setTimeout(note, 10, "first");
     setTimeout(note, 10, "second");
@@ -23,13 +23,7 @@ describe("a virtual clock", () => {
     expect(fired).toEqual([]);
     await clock.pass(23);
     clearInterval(every);
-    expect(fired).toEqual([
-      ["first", 10],
-      ["second", 10],
-      ["every", 15],
-      ["late", 20],
-      ["every", 30],
-    ]);
+    expect(fired).toEqual(["first 10", "second 10", "every 15", "late 20", "every 30"]);
     expect(clock).toMatchObject({ now: 32, timers: 0 });
   });
 
@@ -81,16 +75,12 @@ describe("a virtual clock", () => {
 
   it("fires no timer while the process stalls, and those that were due late, in their order", async () => {
     const clock = clockOfTest();
-    const fired: [number, number][] = [];
-    for (const ms of [200, 100, 6_000]) setTimeout(() => fired.push([ms, clock.now]), ms);
+    const fired: string[] = [];
+    for (const ms of [200, 100, 6_000]) setTimeout(() => fired.push(`${ms} at ${clock.now}`), ms);
     clock.stall(5_000);
     expect(fired).toEqual([]);
     await clock.pass(1_000);
-    expect(fired).toEqual([
-      [100, 5_000],
-      [200, 5_000],
-      [6_000, 6_000],
-    ]);
+    expect(fired).toEqual(["100 at 5000", "200 at 5000", "6000 at 6000"]);
   });
 
   it("refuses to pass no number of milliseconds from 0", async () => {
