@@ -1,8 +1,4 @@
-/**
- * Floods over one connection: each is processed in small parts, so that other connections are served in between. The test counts what
- * is processed in one tick of the event loop, while each reading of the clock takes 1 ms. `npm run bench -- --attacks` measures how
- * long another client waits.
- */
+/** Floods over one connection: what is processed in one tick, while each reading of the clock takes 1 ms. A benchmark has the times. */
 import { once } from "node:events";
 import { connect as connectTcp, type Socket } from "node:net";
 import { beforeEach, describe, expect, it, vi } from "vitest";
@@ -24,10 +20,7 @@ beforeEach(() => {
 
 type Chunk = Pick<Flood, "chunk" | "units">;
 
-/**
- * Sends a flood, as fast as the system takes it. Another client is served until all of it has arrived, or its connection has ended.
- * Asserts how much arrives in one tick, and that it has needed as many ticks as its parts.
- */
+/** Sends a flood while another client is served. Asserts how much arrives in one tick, and that it needed as many ticks as its parts. */
 async function flood(on: Target, socket: Socket, one: Chunk, read: () => { bytes: number; isOver: boolean }) {
   const { chunk, units } = one;
   await using other = await connect(on.url);

@@ -27,10 +27,7 @@ export async function openPage(url: string, name = ""): Promise<Page> {
 /** Takes each text that a WebSocket of a page sends. Only what it passes to `send` is sent. */
 export type Sending = (text: string, send: (text: string) => void, webSocket: WebSocket) => void;
 
-/**
- * Gives a page a class of WebSockets whose texts go through what `make` returns. It begins with the next document that the page
- * loads, and is not in those that the page loads after it is disposed. `make` runs in the page.
- */
+/** Gives the next documents of a page, until it is disposed, WebSockets whose texts go through what `make` returns in the page. */
 export function interceptSent<A>(page: Page, make: (arg: A) => Sending, arg?: A): Promise<Disposable> {
   return page.addInitScript(`{
     const sending = (${String(make)})(${JSON.stringify(arg)});

@@ -34,10 +34,7 @@ const ARGS = [
   "--renderer-process-limit=1",
 ];
 
-/**
- * How long Playwright waits at most for what a test names. It ends only a test that hangs, and is shorter than the limit of a test,
- * so that the failure names what is missing.
- */
+/** How long Playwright waits for what a test names: less than the limit of a test, so that the failure names what is missing. */
 const PATIENCE_MS = 240_000;
 
 function patient(context: BrowserContext): BrowserContext {
@@ -50,10 +47,7 @@ export async function launch(): Promise<Browser> {
   return (await chromium.launch(options)).on("context", patient);
 }
 
-/**
- * Starts a Chromium whose background tabs are hidden and can be frozen. Playwright prevents both in a browser that it starts
- * itself. Returns the first window.
- */
+/** Starts a Chromium whose background tabs are hidden and can be frozen, as none that Playwright starts. Returns its first window. */
 export async function launchTabs(): Promise<{ context: BrowserContext } & AsyncDisposable> {
   const profile = await mkdtemp(join(tmpdir(), "reciproc-chromium-"));
   const args = [...ARGS, "--headless=new", "--remote-debugging-port=0", `--user-data-dir=${profile}`, "about:blank"];

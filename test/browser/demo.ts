@@ -48,10 +48,7 @@ const VIEWPORT = { width: 1280, height: 800 };
 /** The options of a visitor with a phone. */
 export const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
 
-/**
- * The pages that visitors have left, each in a context of its own. The next visitor takes one of them, which needs less than half
- * of the CPU time of a new one. Each demo listens on another port, so its page finds nothing stored.
- */
+/** The pages that visitors have left, for the next ones: a new page needs twice the CPU time. Another port finds nothing stored. */
 const leftPages: Page[] = [];
 
 /** Ends the visit. Pages that a test has closed or given options are not visited again. Call it while the demo runs. */

@@ -1,7 +1,4 @@
-/**
- * Prepares what the tests in Chromium share, before the first of them: a Chromium, the build of the demo, and the packages of its
- * language servers. Does so once for each run.
- */
+/** Prepares once for each run what tests in Chromium share: it, the build of the demo, and the packages of its language servers. */
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";

@@ -1,7 +1,4 @@
-/**
- * A peer in a page of a real Chromium. It proves one run of calls, streams, bytes and sessions, and what depends on the browser: its
- * WebSocket, origins and CORS, and pages that are hidden, frozen, or without a network. All else is proved without a browser.
- */
+/** A peer in a page of Chromium: one run of everything, and what depends on the browser. All else is proved without a browser. */
 import { createHash } from "node:crypto";
 import type { BrowserContext, Frame, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";

@@ -5,10 +5,7 @@ import { RpcError } from "../../src/node.js";
 import { servingOnPort } from "../server/by-hand.js";
 import { run, type Given } from "./program.js";
 
-/**
- * Each kind of character that a terminal may execute, or not show as it is: controls, DEL, C1 controls, marks that change the
- * direction, line separators, characters of no width, and tags.
- */
+/** What a terminal may execute or not show as it is: controls, marks of direction, line separators, no width, and tags. */
 const INVISIBLE = [
   ..."\u001b\u0007\r\t\u007f\u0085\u009b\u009f",
   ..."\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",

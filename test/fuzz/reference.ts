@@ -1,7 +1,4 @@
-/**
- * The oracle of the tests in this folder: the requirements of the specification and docs/PROTOCOL.md, implemented plainly and
- * independently of the package.
- */
+/** The oracle of this folder: the specification and docs/PROTOCOL.md, implemented plainly and independently of the package. */
 import { expect } from "vitest";
 
 /** The outcomes of the methods that the peer under test must serve. */
@@ -79,10 +76,7 @@ export function isAnswer(value: unknown, waiting: readonly unknown[]): boolean {
   return ["response", "broken"].includes(referenceKind(value));
 }
 
-/**
- * Returns the possible lists of pending calls that matter to the expected reply. They differ if the text contains a lone id of a
- * call for which `made` returns true.
- */
+/** Returns the possible lists of pending calls. They differ if the text contains a lone id of a call for which `made` returns true. */
 export function waysToWait(text: string, made: (id: number) => boolean): unknown[][] {
   const ids = new Set(
     asList(text)
@@ -139,11 +133,7 @@ export function canonical(message: unknown): string {
   return JSON.stringify({ jsonrpc, id, result, error, rest });
 }
 
-/**
- * Asserts that each received reply was expected, and that each expected reply was received. `repliesTo` returns the replies to a text,
- * one list for each way in which its lone ids may name pending calls. A reply that is expected in only some of
- * the ways may be missing, but not all the replies of a text that is always answered.
- */
+/** Asserts that the expected replies were received, and no others. One that is expected only in some ways of `repliesTo` may be missing. */
 export function expectReplies(
   texts: string[],
   got: string[],

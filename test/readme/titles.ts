@@ -5,11 +5,7 @@ import { parseSync, type ESTree } from "vite";
 
 const root = join(import.meta.dirname, "../..");
 
-/**
- * Returns the titles of all tests of a file: each alone, and with the titles of the suites around it in front. A title that has
- * placeholders, such as `%s`, is returned as it is written. Each first text of a row of a table is returned too. Of a table of
- * conformance cases, returns their names.
- */
+/** Returns the titles of a file's tests as written, alone and behind those of their suites, the first texts of rows, or names of cases. */
 export async function titlesOf(path: string): Promise<string[]> {
   const text = await readFile(join(root, path), "utf8");
   if (path.endsWith(".json")) return (JSON.parse(text) as { cases: { name: string }[] }).cases.map(({ name }) => name);

@@ -1,7 +1,4 @@
-/**
- * One connection that sends many messages at once: other connections are served meanwhile, and no message is lost or
- * reordered.
- */
+/** One connection that sends many messages at once: others are served meanwhile, and no message is lost or reordered. */
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { connect, serve, Subscriptions, type AnyPeer, type ServerContext } from "../../src/node.js";

@@ -1,7 +1,4 @@
-/**
- * The oracle, exhaustively: every state that a bounded number of messages and losses can lead to. Two states differ if the ends show
- * different states, if something else is under way on the lines, or if the oracle knows something else.
- */
+/** The oracle, exhaustively: every state of the ends, the lines and the oracle that some messages and losses can lead to. */
 import { expect, it } from "vitest";
 import { Oracle, stateOf, type End, type Side } from "./oracle.js";
 

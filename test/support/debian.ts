@@ -34,10 +34,7 @@ export async function aptInstall(...packages: string[]): Promise<boolean> {
   return (await aptGet("update")) && aptGet("install", "-y", ...packages);
 }
 
-/**
- * Resolves with the path of a server: the one that an environment variable names, or the first of these programs that is found. Installs
- * the first one if necessary. If that fails, rejects with the remedy. `oldest`: the oldest version that the tests run with.
- */
+/** Resolves with the path of a server: of a variable, found, or installed. If all fails, rejects with the remedy: `oldest` or later. */
 export async function ensureServer(variable: string, oldest: string, ...names: [string, ...string[]]): Promise<string> {
   const given = process.env[variable] ?? "";
   if (given !== "") {
@@ -60,10 +57,7 @@ async function aptGet(...args: string[]): Promise<boolean> {
   return run([...root, ...oneByOne, ...apt, ...args]);
 }
 
-/**
- * Downloads Debian packages and unpacks them below test-output, without installing them. So no service is started. Returns the
- * program of that name, and the folder of the libraries. Rejects with the remedy if it fails.
- */
+/** Unpacks Debian packages below test-output, so that no service starts. Returns a program and its libraries, or rejects with the remedy. */
 export async function aptUnpack(name: string, ...packages: string[]): Promise<{ program: string; libraries: string }> {
   const folder = join(import.meta.dirname, "../../test-output/debian");
   const places = ["usr/sbin", "usr/bin"].map((place) => join(folder, place, name));

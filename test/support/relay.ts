@@ -1,16 +1,4 @@
-/**
- * The TCP relay of all tests. It has a port of its own, forwards each connection to a port of 127.0.0.1, and injects faults:
- *
- *     await using relay = await Relay.to(server.url); // or to a port, or to a function that returns the port of the next connection
- *     relay.cut(); // ends the open connections
- *     relay.pause(); // pulls the cable: reads nothing, also of new connections, until `mend`
- *     relay.mute("client"); // discards what is sent to the clients that are connected now, until `mend`
- *     relay.mend(); // forwards everything again, and what was held back by `pause`
- *     await relay.close(); // cuts, and refuses connections; `open` accepts them again, on the same port
- *
- * `lines` holds the connections. Each has the same verbs, and `reset`, `end`, `drop` (of one side) and `write` (of forged bytes).
- * `pass` sees all bytes by connection and direction: it returns what is forwarded.
- */
+/** The TCP relay of all tests. It has a port of its own, forwards each connection to a port of 127.0.0.1, and injects faults. */
 import { once } from "node:events";
 import { connect as connectTcp, createServer, type Server, type Socket } from "node:net";
 import { portOf } from "./network.js";
@@ -165,15 +153,18 @@ export class Relay implements AsyncDisposable {
     for (const line of this.lines) line.pause(...from);
   }
 
+  /** Discards what is sent to these sides, or to both, of these connections until `mend`. */
   mute(...to: Side[]): void {
     for (const line of this.lines) line.mute(...to);
   }
 
+  /** Forwards everything again, and what `pause` has held back. */
   mend(): void {
     this.#paused.clear();
     for (const line of this.lines) line.mend();
   }
 
+  /** Ends all connections, and refuses new ones until `open`, on the same port. */
   async close(): Promise<void> {
     const listener = this.#listener;
     this.#listener = undefined;

@@ -11,10 +11,7 @@ const LINGER_MS = 1_000;
 
 let clock: VirtualClock;
 
-/**
- * Puts a virtual clock in place for every test of the file. After each, and after all that a test does when it has finished, closes the
- * peers made by `support`, and asserts that no state and no timer is left.
- */
+/** Puts a virtual clock in place for each test. At its very end, closes the peers of `support`, and asserts that nothing is left. */
 export function useVirtualClock(): void {
   beforeEach(() => {
     clock = virtualClock();
