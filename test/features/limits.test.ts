@@ -24,9 +24,7 @@ async function feed(raw: RawPeer, ...given: (number | object)[]): Promise<unknow
     raw.feed(typeof one === "number" ? request(one, "m") : one);
     await turn();
   }
-  const messages = raw.messages();
-  raw.sent.length = 0;
-  return messages;
+  return raw.take();
 }
 
 /** Calls `m` by each of these peers in turn. Returns the results, and the data or the codes of errors. */

@@ -2,8 +2,7 @@ import { describe, expect, it } from "vitest";
 import { mcp, RpcError, Subscriptions, type Context } from "../../src/node.js";
 import type { Subscription, SubscriptionsOptions } from "../../src/node.js";
 import type { AnyOptions } from "../support/pair.js";
-import { failure, notification, rawPeer, request, result, sessionPeer } from "../support/raw.js";
-import type { RawBehaviour, RawPeer } from "../support/raw.js";
+import { failure, notification, rawPeer, request, result, sessionPeer, type RawBehaviour } from "../support/raw.js";
 import { gate, pass, timersSet, turn, useVirtualClock } from "../support/time.js";
 import { cancelMcp } from "./kit.js";
 
@@ -48,12 +47,6 @@ function subscribing(
 const push = (subscription: unknown, value: unknown): object => notification("push", { subscription, result: value });
 const pushes = (...values: unknown[]): object[] => values.map((value) => push(1, value));
 
-function sent(raw: RawPeer): unknown[] {
-  const messages = raw.messages();
-  raw.sent.length = 0;
-  return messages;
-}
-
 const first = ({ notify }: Subscription): boolean => notify("first");
 
 function pushUnencodable({ notify }: Subscription): void {
@@ -74,11 +67,11 @@ describe("a push", () => {
       },
     });
     await pass(1000);
-    expect([sent(inBatch.raw), sent(around.raw)]).toEqual([[], []]);
+    expect([inBatch.raw.take(), around.raw.take()]).toEqual([[], []]);
     answer.resolve();
     await pass(0);
-    expect(sent(inBatch.raw)).toEqual([[result(1, 1), result(2, null)], push(1, "first")]);
-    expect(sent(around.raw)).toEqual([result(1, 1), push(1, "first")]);
+    expect(inBatch.raw.take()).toEqual([[result(1, 1), result(2, null)], push(1, "first")]);
+    expect(around.raw.take()).toEqual([result(1, 1), push(1, "first")]);
   });
 
   it("is encoded when it is made, even if it is queued, and throws in its caller if it cannot be", async () => {
@@ -90,7 +83,7 @@ describe("a push", () => {
     });
     await pass(0);
     pushUnencodable(opened[0]!);
-    expect(sent(raw)).toEqual([result(1, 1), push(1, { number: 1 })]);
+    expect(raw.take()).toEqual([result(1, 1), push(1, { number: 1 })]);
   });
 
   it("that an `around` makes while queued ones are sent is sent after them", async () => {
@@ -101,7 +94,7 @@ describe("a push", () => {
       },
     });
     await pass(0);
-    expect(sent(raw).slice(1)).toEqual(pushes(1, 2, 11, 12));
+    expect(raw.take().slice(1)).toEqual(pushes(1, 2, 11, 12));
   });
 
   it("is refused beyond `maxQueued` until the reply was sent", async () => {
@@ -110,7 +103,7 @@ describe("a push", () => {
     await pass(0);
     taken.push(...[4, 5, 6].map(opened[0]!.notify));
     expect(taken).toEqual([true, true, false, true, true, true]);
-    expect(sent(raw)).toEqual([result(1, 1), ...pushes(1, 2, 4, 5, 6)]);
+    expect(raw.take()).toEqual([result(1, 1), ...pushes(1, 2, 4, 5, 6)]);
   });
 });
 
@@ -126,29 +119,29 @@ describe("on a transport that reports what the other side has read, a push", () 
     const { raw, reads, opened } = marking();
     await pass(900);
     opened[0]!.notify("c");
-    expect(sent(raw)).toEqual([result(1, 1)]);
+    expect(raw.take()).toEqual([result(1, 1)]);
     expect(reads).toHaveLength(1);
     reads[0]!();
-    expect(sent(raw)).toEqual(pushes("a", "b", "c"));
+    expect(raw.take()).toEqual(pushes("a", "b", "c"));
     opened[0]!.notify(undefined);
-    expect(sent(raw)).toEqual(pushes(null));
+    expect(raw.take()).toEqual(pushes(null));
   });
 
   it("is sent once, after a second, if the transport does not report that the reply was read", async () => {
     const { raw, reads } = marking();
     await pass(999);
-    expect(sent(raw)).toEqual([result(1, 1)]);
+    expect(raw.take()).toEqual([result(1, 1)]);
     await pass(1);
-    expect(sent(raw)).toEqual(pushes("a", "b"));
+    expect(raw.take()).toEqual(pushes("a", "b"));
     reads[0]!();
-    expect(sent(raw)).toEqual([]);
+    expect(raw.take()).toEqual([]);
   });
 
   it("beyond `maxQueued` sends the queued ones if the reply was sent", async () => {
     const { raw, opened } = marking(2);
     await turn();
     expect(opened[0]!.notify("c")).toBe(true);
-    expect(sent(raw)).toEqual([result(1, 1), ...pushes("a", "b", "c")]);
+    expect(raw.take()).toEqual([result(1, 1), ...pushes("a", "b", "c")]);
   });
 });
 
@@ -156,15 +149,15 @@ describe("a subscription", () => {
   it("ends when its own peer unsubscribes by its id, or when this side closes it, once", async () => {
     const { raw, methods, opened, subscriptions } = subscribing();
     await pass(0);
-    sent(raw);
+    raw.take();
     const subscription = opened[0]!;
     const other = rawPeer({ methods });
     other.feed(request("a", "unsubscribe", [1]));
     for (const [i, id] of ["1", 2, null, "constructor"].entries()) raw.feed(request(i, "unsubscribe", [id]));
-    expect([...sent(other), ...sent(raw)]).toEqual(["a", 0, 1, 2, 3].map((id) => result(id, false)));
+    expect([...other.take(), ...raw.take()]).toEqual(["a", 0, 1, 2, 3].map((id) => result(id, false)));
     expect([subscription.signal.aborted, subscriptions.size]).toEqual([false, 1]);
     for (const id of ["b", "c"]) raw.feed(request(id, "unsubscribe", [1]));
-    expect(sent(raw)).toEqual([result("b", true), result("c", false)]);
+    expect(raw.take()).toEqual([result("b", true), result("c", false)]);
     expect([subscription.signal.aborted, subscription.notify(1), subscriptions.size]).toEqual([true, false, 0]);
     raw.feed(request("d", "subscribe"));
     expect([opened[1]!.close(), opened[1]!.close()]).toEqual([true, false]);
@@ -175,7 +168,7 @@ describe("a subscription", () => {
     const onSend = (text: string): void => void (text.includes("push") && opened[0]!.close());
     const { raw, opened } = subscribing(({ notify }) => [1, 2].map(notify), { onSend });
     await pass(0);
-    expect(sent(raw)).toEqual([result(1, 1), push(1, 1)]);
+    expect(raw.take()).toEqual([result(1, 1), push(1, 1)]);
   });
 
   it("sends nothing and leaves no timer when the peer closes with queued pushes", async () => {
@@ -189,7 +182,7 @@ describe("a subscription", () => {
     // The timer of all deadlines may stay for a second after the last one.
     await pass(1_000);
     expect([opened[0]!.signal.aborted, timersSet(), subscriptions.size]).toEqual([true, 0, 0]);
-    expect(sent(raw)).toEqual([result(1, 1)]);
+    expect(raw.take()).toEqual([result(1, 1)]);
   });
 
   it("ends when the peer's session is lost", async () => {
@@ -211,7 +204,7 @@ describe("a subscription", () => {
     raw.feed([request(2, "subscribe")]);
     await pass(0);
     expect(subscriptions.size).toBe(0);
-    expect(sent(raw)).toEqual([failure(1, 7, "no"), [failure(2, 7, "no")]]);
+    expect(raw.take()).toEqual([failure(1, 7, "no"), [failure(2, 7, "no")]]);
   });
 
   it("is ended from the start when a notification opens it, or the peer is closed", async () => {
@@ -229,7 +222,7 @@ describe("a subscription", () => {
     answer.resolve();
     await turn();
     for (const { signal, notify } of opened) expect([signal.aborted, notify(1)]).toEqual([true, false]);
-    expect([opened.length, subscriptions.size, sent(raw)]).toEqual([2, 0, []]);
+    expect([opened.length, subscriptions.size, raw.take()]).toEqual([2, 0, []]);
   });
 
   it("ends when the response of its call is not sent: refused by the transport, or cancelled under mcp", async () => {
@@ -242,7 +235,7 @@ describe("a subscription", () => {
     raw.feed(cancelMcp(1));
     answer.resolve();
     await pass(0);
-    expect([opened[0]!.signal.aborted, subscriptions.size, sent(raw)]).toEqual([true, 0, []]);
+    expect([opened[0]!.signal.aborted, subscriptions.size, raw.take()]).toEqual([true, 0, []]);
   });
 
   it("can be one of several that a single call opens", async () => {
@@ -252,7 +245,7 @@ describe("a subscription", () => {
       others.open(context).notify("second");
     });
     await pass(0);
-    expect(sent(raw)).toEqual([result(1, 1), push(1, "first"), push("other", "second")]);
+    expect(raw.take()).toEqual([result(1, 1), push(1, "first"), push("other", "second")]);
   });
 });
 
@@ -267,14 +260,14 @@ it("maxPerPeer refuses further subscriptions of a peer with -32006, until one is
   one.feed(request("e", "unsubscribe", [1]));
   one.feed(request("f", "subscribe"));
   await turn();
-  expect(sent(one)).toEqual([
+  expect(one.take()).toEqual([
     result("a", 1),
     result("b", 2),
     failure("c", -32006, "Too many subscriptions", { maxPerPeer: 2 }),
     result("e", true),
     result("f", 4),
   ]);
-  expect(sent(other)).toEqual([result("d", 3)]);
+  expect(other.take()).toEqual([result("d", 3)]);
 });
 
 describe("an invalid subscription", () => {

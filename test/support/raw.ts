@@ -77,6 +77,8 @@ export function rawPeer(options: AnyOptions = {}, behaviour?: RawBehaviour) {
   const { sent, closes, feed, end: cut } = link;
   /** The sent texts, parsed. */
   const messages = (): any[] => sent.map((text) => JSON.parse(text) as unknown);
+  /** Returns the messages sent since the last call. */
+  const take = (): any[] => sent.splice(0).map((text) => JSON.parse(text) as unknown);
   const errors: unknown[] = [];
   const peer: AnyPeer = new Peer(link, { use, ...options });
   peer.on("error", (error) => errors.push(error));
@@ -84,20 +86,18 @@ export function rawPeer(options: AnyOptions = {}, behaviour?: RawBehaviour) {
     void peer.close();
     cut();
   });
-  return { peer, link, sent, messages, closes, errors, feed, cut };
+  return { peer, link, sent, messages, take, closes, errors, feed, cut };
 }
 
 export type SessionPeer = ReturnType<typeof sessionPeer>;
 
 /** Makes a peer whose connection is open. With `isConnecting`, the first `resume` of the transport opens it. */
 export function sessionPeer(options: AnyOptions = {}, behaviour?: RawBehaviour) {
-  const { peer, link: transport, errors } = rawPeer(options, behaviour);
+  const { peer, link: transport, take, errors } = rawPeer(options, behaviour);
   /** The connection events, in order, with the peer's state during each. */
   const events: string[] = [];
   for (const name of ["suspend", "lost", "resume", "close"] as const)
     peer.on(name, () => events.push(`${name} (${peer.state})`));
-  /** Returns the messages sent since the last call. */
-  const take = (): any[] => transport.sent.splice(0).map((text) => JSON.parse(text) as unknown);
   return { peer, transport, take, events, errors };
 }
 
