@@ -42,9 +42,7 @@ export function textOf(page: Page): Promise<string> {
   });
 }
 
-export async function same(one: Page, other: Page): Promise<boolean> {
-  return (await textOf(one)) === (await textOf(other));
-}
+export const same = async (one: Page, other: Page): Promise<boolean> => (await textOf(one)) === (await textOf(other));
 
 /** Returns the line that contains this text. The name at a caret is part of its line. */
 export function line(page: Page, text: string): Locator {

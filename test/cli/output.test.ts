@@ -30,9 +30,7 @@ async function printed(value: unknown, given?: Given, ...options: string[]): Pro
 }
 
 /** Prints a text of a user in an error message. Returns the standard error. */
-async function alarm(text: string, given?: Given): Promise<string> {
-  return (await run([text], given)).stderr;
-}
+const alarm = async (text: string, given?: Given): Promise<string> => (await run([text], given)).stderr;
 
 it("a result is the same JSON without its colours", async () => {
   const values = fc.sample(json, 500);

@@ -31,9 +31,7 @@ beforeEach(() => {
   for (const [name, value] of Object.entries(partOf("window"))) vi.stubGlobal(name, value);
 });
 
-function pings(): number {
-  return network.last.sent.filter((frame) => frame === PING).length;
-}
+const pings = (): number => network.last.sent.filter((frame) => frame === PING).length;
 
 describe("the heartbeat of a client by a standard WebSocket", () => {
   it("pings a server that was silent for 25 s, disconnects after 45 s of silence, and then reconnects", async () => {

@@ -9,9 +9,7 @@ useNetwork();
 
 const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
 
-function added(): string[] {
-  return network.attempts.map(({ url }) => url.slice(URL.length));
-}
+const added = (): string[] => network.attempts.map(({ url }) => url.slice(URL.length));
 
 it("a client whose session has a route does not add it when the session has ended, and adds that of the next session", async () => {
   network.script = says(helloWith({ route: "n7" }));

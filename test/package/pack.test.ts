@@ -40,9 +40,7 @@ async function printBy(program: string): Promise<string> {
   return stdout;
 }
 
-function readPacked(path: string): Promise<string> {
-  return readFile(join(project, "node_modules/reciproc", path), "utf8");
-}
+const readPacked = (path: string): Promise<string> => readFile(join(project, "node_modules/reciproc", path), "utf8");
 
 /** Returns the chunks that Rollup makes of files of the package, without a warning. */
 async function bundled(...files: string[]): Promise<Chunk[]> {

@@ -64,9 +64,7 @@ async function copied({ b }: ConnectedPair): Promise<unknown[]> {
   return [await call.catch((error: unknown) => error), ...reports];
 }
 
-function messages(pair: ConnectedPair): string[] {
-  return pair.takeErrors().map((error) => (error as Error).message);
-}
+const messages = (pair: ConnectedPair): string[] => pair.takeErrors().map((error) => (error as Error).message);
 
 const INTERNAL = { code: -32603, message: "Internal error" };
 

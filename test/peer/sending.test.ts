@@ -213,9 +213,7 @@ describe("a notification longer than the limit of the other side", () => {
   });
 });
 
-function tooLarge(id: number | null): object {
-  return failure(id, -32008, "Response is too large", { maxReplyBytes: MOST });
-}
+const tooLarge = (id: number | null): object => failure(id, -32008, "Response is too large", { maxReplyBytes: MOST });
 
 describe("an answer longer than the limit of the other side", () => {
   const methods = {

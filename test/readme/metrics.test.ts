@@ -15,9 +15,7 @@ let scraped: HttpServer;
 let peer: Peer;
 let registry: Registry;
 
-async function load<T>(name: string): Promise<T> {
-  return (await import(pathToFileURL(join(folder, name)).href)) as T;
-}
+const load = async <T>(name: string): Promise<T> => (await import(pathToFileURL(join(folder, name)).href)) as T;
 
 beforeAll(async () => {
   await extract("docs/guides/metrics.md");

@@ -13,9 +13,7 @@ import { bareHttp, upgrade } from "../support/network.js";
 const inMemory = new Map<string, TestServer<any, any, any>>();
 let made = 0;
 
-function memoryOf(url: string): TestServer<any, any, any> | undefined {
-  return inMemory.get(new URL(url).host);
-}
+const memoryOf = (url: string): TestServer<any, any, any> | undefined => inMemory.get(new URL(url).host);
 
 /** The limits of a client that accepts and keeps any amount. */
 export const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };

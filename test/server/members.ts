@@ -16,9 +16,7 @@ export function makeServer(options: Partial<ServeOptions<AnyMethods, AnyMethods,
   return kit.server;
 }
 
-export function networkOf(server: Server): Network {
-  return kits.get(server)!.network;
-}
+export const networkOf = (server: Server): Network => kits.get(server)!.network;
 
 /** Connects a client that serves `methods`, with these options. Resolves when the client receives. */
 export async function join(server: Server, methods: Methods = {}, options: object = {}) {

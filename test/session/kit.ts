@@ -32,9 +32,7 @@ export function resume(token: unknown, received: unknown = 0, attempt: unknown =
   return JSON.stringify({ resume: { token, received, attempt, limits } });
 }
 
-export function resumed(token: unknown, received: unknown): string {
-  return JSON.stringify({ resumed: { token, received } });
-}
+export const resumed = (token: unknown, received: unknown): string => JSON.stringify({ resumed: { token, received } });
 
 export function message(n: number | string, padding = 0): string {
   return JSON.stringify({ n, ...(padding > 0 && { padding: "x".repeat(padding) }) });
@@ -46,13 +44,9 @@ export function note(n: number | string, padding = 0): string {
   return JSON.stringify({ jsonrpc: "2.0", method: "n", params });
 }
 
-export function pack(...messages: string[]): string {
-  return `[${messages.join(",")}]`;
-}
+export const pack = (...messages: string[]): string => `[${messages.join(",")}]`;
 
-export function range(from: number, to: number): number[] {
-  return Array.from({ length: to - from + 1 }, (_, i) => from + i);
-}
+export const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
 /** The values that no member of a frame may have, by the name of the member. */
 const NO_NUMBERS = [0, -1, 1.5, "16", null, true, [16], 2 ** 53, undefined];

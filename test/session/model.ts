@@ -62,9 +62,7 @@ const BY_WEIGHT: readonly (readonly [weight: number, kinds: readonly StepKind[]]
   [2, ["stall", "cancel", "lieInResume", "ackLate", "repeatResume"]],
 ];
 
-function weightOf(kind: StepKind): number {
-  return BY_WEIGHT.find(([, kinds]) => kinds.includes(kind))?.[0] ?? 1;
-}
+const weightOf = (kind: StepKind): number => BY_WEIGHT.find(([, kinds]) => kinds.includes(kind))?.[0] ?? 1;
 
 function times(count: number, act: () => void): void {
   for (let i = 0; i < count; i++) act();

@@ -18,9 +18,7 @@ export const HANDSHAKE = {
   "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
 };
 
-export function portOf(url: string): number {
-  return Number(new URL(url).port);
-}
+export const portOf = (url: string): number => Number(new URL(url).port);
 
 /** Opens a TCP connection and sends an upgrade request with exactly these headers besides those of the handshake. */
 export async function sendUpgrade(url: string, headers: Record<string, string> = {}): Promise<Socket> {

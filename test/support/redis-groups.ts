@@ -15,9 +15,7 @@ async function rangesAt(server: RedisServer): Promise<Range[]> {
 }
 
 /** Returns ranges with their primaries, as a text. */
-function textOf(ranges: readonly Range[]): string {
-  return JSON.stringify(ranges.map((range) => range.slice(0, 3)));
-}
+const textOf = (ranges: readonly Range[]): string => JSON.stringify(ranges.map((range) => range.slice(0, 3)));
 
 /** Resolves when what a server says contains one of the texts. */
 async function untilSays(server: RedisServer, command: readonly string[], ...texts: string[]): Promise<void> {
@@ -162,9 +160,7 @@ export class RedisCluster implements AsyncDisposable {
 }
 
 /** Returns true if a server is a replica that has some data of its primary. */
-function isUp(info: string): boolean {
-  return /master_link_status:up/.test(info) && /master_repl_offset:[1-9]/.test(info);
-}
+const isUp = (info: string): boolean => /master_link_status:up/.test(info) && /master_repl_offset:[1-9]/.test(info);
 
 /** A primary, a replica, and a Sentinel that watches them. */
 export class RedisSentinelGroup implements AsyncDisposable {

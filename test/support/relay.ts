@@ -9,9 +9,7 @@ export type Side = "client" | "server";
 
 const SIDES = ["client", "server"] as const;
 
-function otherThan(side: Side): Side {
-  return side === "client" ? "server" : "client";
-}
+const otherThan = (side: Side): Side => (side === "client" ? "server" : "client");
 
 /** One connection: a socket to the client, and a socket to the server. */
 export class Line {

@@ -33,14 +33,10 @@ export function stall(ms: number): void {
   clock.stall(ms);
 }
 
-export function timersSet(): number {
-  return clock.timers;
-}
+export const timersSet = (): number => clock.timers;
 
 /** Resolves when so much time has passed, by the clock that is in place. */
-export function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
-}
+export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Lets time pass in steps of `stepMs` until a promise is settled, and settles as it does. */
 export async function passUntil<T>(promise: Promise<T>, stepMs: number): Promise<T> {

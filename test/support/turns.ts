@@ -5,9 +5,7 @@ import { getEventListeners } from "node:events";
 const realImmediate = setImmediate;
 
 /** Waits for one tick of the event loop, in which all pending microtasks run. Works under a fake clock. */
-export function turn(): Promise<void> {
-  return new Promise((resolve) => realImmediate(resolve));
-}
+export const turn = (): Promise<void> => new Promise((resolve) => realImmediate(resolve));
 
 export type Outcome = { value: unknown } | { reason: unknown };
 
