@@ -167,7 +167,7 @@ it("a client that the server asks sends a fresh `auth`, emits what the function 
   expect(new Set(auth.mock.calls.map(([{ number }]) => number))).toEqual(new Set([0, 1]));
 });
 
-it("a client that the server asks that ignores the question resumes its session with a fresh `auth`, and one with a value closes with 4401", async () => {
+it("a client that ignores the question of the server resumes its session with a fresh `auth`, and one with a value closes with 4401", async () => {
   await using kit = testServer<any, any, Token>({
     ...options,
     authenticate: (_request, auth) => ((auth as Token).until! > now() ? (auth as Token) : null),

@@ -34,7 +34,10 @@ export async function aptInstall(...packages: string[]): Promise<boolean> {
   return (await aptGet("update")) && aptGet("install", "-y", ...packages);
 }
 
-/** Resolves with the path of a server: of a variable, found, or installed. If all fails, rejects with the remedy: `oldest` or later. */
+/**
+ * Resolves with the path of a server: the one that an environment variable names, or the first of these programs that is found. Installs
+ * the first one if necessary. If that fails, rejects with the remedy. `oldest`: the oldest version that the tests run with.
+ */
 export async function ensureServer(variable: string, oldest: string, ...names: [string, ...string[]]): Promise<string> {
   const given = process.env[variable] ?? "";
   if (given !== "") {
