@@ -191,10 +191,13 @@ export class NatsConnection implements EngineConnection, Connectable {
 
   /** Resolves when the server has taken what was written before. What one tick writes is confirmed at once. */
   #flush(link: Link): Promise<void> {
-    return (this.#flushing ??= Promise.resolve().then(() => {
-      this.#flushing = undefined;
-      return this.untilLost(link.client.flush());
-    }));
+    // Waits for the loss of the link from now on: a client that is closed before it flushes never answers.
+    return (this.#flushing ??= this.untilLost(
+      Promise.resolve().then(() => {
+        this.#flushing = undefined;
+        return link.client.flush();
+      }),
+    ));
   }
 
   #begin(link: Link, wanted: Subscribed): void {

@@ -169,8 +169,9 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
       await server.pause();
       const lost = outcomeOf(node.connection.send(CHANNEL, "lost"));
       await written();
+      const late = outcomeOf(node.connection.subscribe("t:late"));
       node.connection.reconnect(new Error("no echo"));
-      expect(await lost).toBe("unknown");
+      expect([await lost, (await late) === "done"]).toEqual(["unknown", false]);
       expect(node.downs[0]!.message).toContain("no echo");
       expect(await outcomeOf(node.connection.send(CHANNEL, "down"))).toBe("not-sent");
       node.connection.reconnect(new Error("it is down"));
@@ -185,9 +186,9 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
       const { server, rig } = await start();
       const node = await TestNode.open(rig.engine());
       await server.pause();
-      const lost = outcomeOf(node.connection.send("a:all", "lost"));
+      const lost = outcomesOf([node.connection.send("a:all", "lost"), node.connection.subscribe(CHANNEL)]);
       await node.untilDown();
-      expect(await lost).toBe("unknown");
+      expect(await lost).toEqual(["unknown", "unknown"]);
       server.resume();
       await node.untilHeard();
       expect(await outcomeOf(node.connection.send("a:all", "again"))).toBe("done");
