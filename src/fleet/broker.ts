@@ -103,9 +103,9 @@ export class Broker {
   readonly #events: BrokerEvents;
   /** `starting`: the start has not succeeded or failed yet. Until then everything waits, because no client is here. */
   #state: "starting" | "up" | "down" | "closed" = "starting";
-  /** The error of what needs the connection while there is none: one for each loss, because the stack of an error is expensive. */
+  /** The error of what needs the connection while there is none: one for each loss. */
   #refusal: EngineError;
-  /** The error of what is beyond a bound, for the same reason. */
+  /** The error of what is beyond a bound. */
   readonly #full: EngineError;
   #unanswered = 0;
   #unansweredBytes = 0;
@@ -124,7 +124,7 @@ export class Broker {
     this.#engine = engine;
     this.#events = events;
     this.#refusal = this.#makeRefusal();
-    this.#full = new EngineError(`too much waits for ${engine.name}`, "not-sent");
+    this.#full = sharedError(`too much waits for ${engine.name}, or for its answers`);
     this.connection = engine.createConnection(node, {
       received: events.received,
       up: () => this.#up(this.facts),
@@ -337,7 +337,7 @@ export class Broker {
   }
 
   #makeRefusal(cause?: EngineError): EngineError {
-    return new EngineError(`there is no connection to ${this.name}`, "not-sent", cause && { cause });
+    return sharedError(`there is no connection to ${this.name}`, cause);
   }
 
   #up(facts: EngineFacts | undefined): void {
@@ -437,6 +437,13 @@ export class Broker {
     const late = (): EngineError => new EngineError(`${this.name} has not subscribed in time`, "not-sent");
     return inTime(this.#subscribe(subscription), COMMAND_TIMEOUT_MS, late);
   }
+}
+
+/** Returns an error for many callers. It has no stack: that would be of none of them, and one for each is expensive. */
+function sharedError(message: string, cause?: EngineError): EngineError {
+  const error = new EngineError(message, "not-sent", cause && { cause });
+  error.stack = String(error);
+  return error;
 }
 
 /** Returns the result of `work`. Rejects with the error of `late` if there is none in time. */
