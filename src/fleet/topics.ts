@@ -304,10 +304,9 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     // A peer joins once at a time: the second join finds a member.
     const joins = topic.joining.get(peer) ?? new List<Join>();
     topic.joining.set(peer, joins);
-    const earlier = joins.before;
     const join = new Join(peer, as, topic, this.#node.host);
     joins.add(join);
-    if (earlier instanceof Join) await earlier.settled;
+    if (join !== joins.first) await (join.before as Join).settled;
     try {
       return await this.#join(topic, join, since);
     } finally {
