@@ -1,4 +1,4 @@
-/** A load balancer in few lines, so that the example needs no other program. docs/SCALING.md has files for nginx, HAProxy and Envoy. */
+/** A load balancer in few lines, so that the example needs no other program. docs/SCALING.md has files for nginx and HAProxy. */
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { pipeline } from "node:stream";

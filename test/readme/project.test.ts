@@ -29,8 +29,8 @@ it("llms.txt is what `node scripts/llms.js` writes, and lists every document onc
 
 it("the changelog, the file that `npm pack` makes and the policy on versions have the versions of the package", async () => {
   expect(/^## (\S+?),? /m.exec(await textOf("CHANGELOG.md"))![1]).toBe(version);
-  for (const document of ["getting-started", "board", "react"].map((name) => `docs/guides/${name}.md`)) {
-    const files = (await textOf(document)).match(/reciproc-[\d.]+\.tgz/g);
+  for (const name of ["guides/getting-started", "guides/board", "guides/react", "SCALING"]) {
+    const files = (await textOf(`docs/${name}.md`)).match(/reciproc-[\d.]+\.tgz/g);
     expect(new Set(files)).toEqual(new Set([`reciproc-${version}.tgz`]));
   }
   const oldest = engines.node.replace(">=", "");
