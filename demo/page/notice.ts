@@ -1,5 +1,5 @@
 /** A short message over the board. */
-import { ConnectError, ConnectionLostError, ErrorCode, RpcError, TimeoutError } from "reciproc";
+import { ConnectError, ConnectionLostError, ErrorCode, isApplicationError, RpcError, TimeoutError } from "reciproc";
 import { byId } from "./dom.js";
 
 const SHOWN_MS = 6000;
@@ -21,11 +21,11 @@ export function complain(error: unknown): void {
 
 /** Returns what an error means for a visitor. The texts of errors are for programmers, except those that the demo's server sends. */
 export function inWords(error: unknown): string {
-  if (error instanceof RpcError) {
-    if (error.code === ErrorCode.InvalidParams)
-      return "The server did not accept that: it is too long, or not complete.";
-    return error.code > 0 ? `${error.message}.` : "The server could not do that.";
-  }
+  if (isApplicationError(error)) return `${error.message}.`;
+  if (error instanceof RpcError)
+    return error.code === ErrorCode.InvalidParams
+      ? "The server did not accept that: it is too long, or not complete."
+      : "The server could not do that.";
   if (error instanceof TimeoutError) return "The server did not answer in time.";
   if (error instanceof ConnectionLostError || error instanceof ConnectError)
     return error instanceof ConnectionLostError && error.outcome === "not-sent"
