@@ -2,7 +2,7 @@
 import { addCounts, newCounts, type Counts, type PeerStats } from "../peer/stats.js";
 import type { CloseInfo } from "../message/transport.js";
 import type { EngineStats } from "../topics/host.js";
-import type { AnyPeer } from "../peer/peer.js";
+import { connectionOf, type AnyPeer } from "../peer/peer.js";
 import type { Refusal } from "./upgrade.js";
 
 /** The counts of a server since it was made, and its present load. Counts that `PeerStats` also has are sums over all peers. */
@@ -66,19 +66,23 @@ export class Tally {
   /** Returns the sums over all peers, open and closed. */
   sum(load: Load): ServerStats {
     const counts = { ...this.#counts };
-    const gauges = { pending: 0, running: 0, streams: 0, unsentBytes: 0 };
+    const gauges = { pending: 0, running: 0, streams: 0 };
+    let unsentBytes = 0;
     let bytesReceived = this.#bytesReceived;
     let bytesSent = this.#bytesSent;
     for (const peer of this.#live) {
       const stats = peer.stats();
       addCounts(counts, stats);
       for (const name of Object.keys(gauges) as (keyof typeof gauges)[]) gauges[name] += stats[name];
+      const { incoming } = connectionOf(peer);
+      // A peer that is a part of a connection has the unsent bytes of that.
+      if (incoming.counter === incoming) unsentBytes += stats.unsentBytes;
       bytesReceived += stats.bytesReceived;
       bytesSent += stats.bytesSent;
     }
     const refused = { ...this.#refused };
     const closed = { ...this.#closed };
     const happened = { opened: this.#opened, resumed: this.#resumed, refused, closed };
-    return { ...load, ...counts, ...gauges, bytesReceived, bytesSent, ...happened };
+    return { ...load, ...counts, ...gauges, unsentBytes, bytesReceived, bytesSent, ...happened };
   }
 }

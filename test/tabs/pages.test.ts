@@ -127,7 +127,6 @@ it("tabs are suspended and resumed with their connection, whose credentials are 
   );
   const said: unknown[] = [];
   const opened = [1, 2].map((tab) => open({ methods: { said: ({ n }) => void said.push(`${tab} ${n}`) } }));
-  for (const { peer } of opened) await peer.opened;
   for (const { peer } of opened) await peer.request("join", { room: "den" });
   name = "Eve";
   network.stop();
@@ -144,6 +143,16 @@ it("tabs are suspended and resumed with their connection, whose credentials are 
     expect(events).toEqual(["suspend", "resume", 3]);
     expect(await peer.request("name")).toBe("Eve");
   }
+});
+
+it("the unsent bytes of tabs are those of their connection, and count once in the sum of a server", async () => {
+  const { server, network, open } = world();
+  for (const { peer } of [open(), open()]) await peer.request("join", { room: "den" });
+  network.stop();
+  server.topic("den").notify("said", {});
+  await pass(10);
+  const unsent = [server, ...server.peers].map((one) => one.stats().unsentBytes);
+  expect([unsent.length, unsent[0]! > 0, new Set(unsent).size]).toEqual([4, true, 1]);
 });
 
 it("a tab that queues too much while its connection is suspended has lost that alone; if the server does, all tabs continue", async () => {
@@ -177,10 +186,8 @@ it("a tab closes by itself, by the server, and with 1006 by a server without the
   await other.close(4002, "enough");
   expect(await second.peer.closed).toEqual({ code: 4002, reason: "enough" });
   expect((await shared!.closed).code).toBe(1000);
-  const again = open();
-  expect(await again.peer.request("echo", { it: 1 })).toBe(1);
-  const alien = world({ use: [] }).open();
-  expect(await alien.peer.closed).toEqual({ code: 1006, reason: "Method not found" });
+  expect(await open().peer.request("echo", { it: 1 })).toBe(1);
+  expect(await world({ use: [] }).open().peer.closed).toEqual({ code: 1006, reason: "Method not found" });
 });
 
 it("a tab whose page ends leaves no peer, and has another one if the page lives after all", async () => {
@@ -223,21 +230,18 @@ it("a tab closes without its worker if that loads or hangs, and with 1006 if it 
   const failed = open({}, () => makeWorker(true));
   workers.at(-1)!.dispatchEvent(new Event("error"));
   expect(await failed.peer.closed).toMatchObject({ code: 1006 });
-  let fails = false;
-  const make = (): SharedWorker => {
-    if (fails) throw new Error("no worker");
-    return makeWorker();
-  };
-  const { peer } = open({}, make);
+  let make = makeWorker;
+  const { peer } = open({}, () => make());
   await peer.opened;
   // A worker that runs reports an error.
   workers.at(-1)!.dispatchEvent(new Event("error"));
   expect(await peer.request("echo", { it: 1 })).toBe(1);
-  fails = true;
+  make = () => {
+    throw new Error("no worker");
+  };
   network.lose();
   await pass(5_000);
   expect(await peer.closed).toMatchObject({ code: 1006, reason: "Error: no worker" });
   expect(server.peers.size).toBe(0);
-  const never = open({}, make);
-  expect(await rejection(never.peer.opened)).toMatchObject({ message: "no worker" });
+  expect(await rejection(open({}, make).peer.opened)).toMatchObject({ message: "no worker" });
 });

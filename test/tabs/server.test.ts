@@ -25,11 +25,6 @@ function shown({ tab = "-", closed, message, ...own }: any): unknown[] {
   return all.map(({ id, result: value, error, params }) => params ?? `${tab} ${id} ${error?.code ?? value}`);
 }
 
-async function* values(): AsyncGenerator<number> {
-  yield 1;
-  await gate().promise;
-}
-
 /** A server, a connection, and what its client does. */
 async function world(options: object = {}) {
   const missed: unknown[] = [];
@@ -41,7 +36,10 @@ async function world(options: object = {}) {
       hang: (_params, context) => untilAborted(context),
       stuck: () => gate().promise,
       ask: (_params, { peer }) => void peer.request("who").catch(() => {}),
-      stream: () => values(),
+      async *stream() {
+        yield 1;
+        await gate().promise;
+      },
     },
     ...options,
   });
