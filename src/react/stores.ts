@@ -71,7 +71,7 @@ const UNMOUNTED_MS = 30_000;
  */
 export function providedPeerOf(props: ProviderProps<any, any>): ProvidedPeer {
   const { url, open: openPeer = open as NonNullable<typeof props.open> } = props;
-  const options = { reconnect: { initial: true }, ...props.options };
+  const options = { reconnect: { initial: true }, ...props.options } as Parameters<typeof openPeer>[1];
   // `useStream` needs it.
   options.use = [streams, ...(options.use ?? [])];
   const { contract } = options;

@@ -37,8 +37,11 @@ export interface ProviderProps<S extends Contract<S>, C extends Contract<C>> {
    * `reconnect` is `{ initial: true }`: a page that is loaded while the server restarts connects when it can.
    */
   options?: ProviderOptions<S, C> | undefined;
-  /** The function that opens the peer. Default: `open` of `reciproc`. A test can give one that connects in memory. */
-  open?: ((url: Address, options: ProviderOptions<S, C>) => Peer<C, S>) | undefined;
+  /**
+   * The function that opens the peer. Default: `open` of `reciproc`. A test can give one that connects in memory, and a page one that opens
+   * a tab of `reciproc/tabs`, with the options except `reconnect`.
+   */
+  open?: ((url: Address, options: ConnectOptions<S> & Options<C, Context<C, S>>) => Peer<C, S>) | undefined;
   children?: ReactNode;
 }
 

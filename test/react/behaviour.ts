@@ -2,7 +2,7 @@
 import { version as reactVersion } from "react";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
-import { contract, ErrorCode, open, RpcError, type Peer } from "../../src/index.js";
+import { contract, ErrorCode, open, pair, RpcError, type Peer } from "../../src/index.js";
 import { testServer, virtualClock, type TestServer } from "../../src/testing/index.js";
 import { Page, type ClientApi, type ServerApi, type Shown } from "./page.js";
 
@@ -80,8 +80,8 @@ async function showOpen(shown: Shown): Promise<void> {
   await untilText("status", "open");
 }
 
-function newPage(): Page {
-  const made = new Page(kit.open);
+function newPage(openPeer: Page["open"] = kit.open): Page {
+  const made = new Page(openPeer);
   pages.push(made);
   return made;
 }
@@ -141,13 +141,17 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       expect(kit.server.stats()).toMatchObject({ peers: 1, opened: 1 });
     });
 
+    it("takes a peer without `reconnect` and the other options of a connection, such as that of a tab", async () => {
+      page = newPage(((_url: unknown, { reconnect: _reconnect, ...options }: any) => pair({}, options)[1]) as never);
+      await showOpen({ url: ADA, connection: true });
+      await untilText("connection", "open; ; ");
+      void page.peer.close();
+      await untilText("status", "closed");
+    });
+
     it.each<[string, Shown, () => Page]>([
       ["This hook needs the `Provider` of its `createReciproc`", { orphan: true }, newPage],
-      [
-        "`open` must be synchronous, and it returned a promise",
-        { url: ADA },
-        () => new Page((async () => {}) as never),
-      ],
+      ["`open` must be synchronous, and it returned a promise", { url: ADA }, () => newPage((async () => {}) as never)],
     ])("throws %j", async (message, shown, make) => {
       page = make();
       await page.show(shown);
@@ -259,8 +263,7 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       });
       // The `open` of a test server does not check what has no handler yet.
       vi.stubGlobal("WebSocket", kit.WebSocket);
-      page = new Page(open as never);
-      pages.push(page);
+      page = newPage(open as never);
       await showOpen({ url: ADA, asker: "yes", options: { contract: api } as never });
       vi.unstubAllGlobals();
       expect(await ask()).toBe("tea? yes");
@@ -320,14 +323,14 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
   });
 
   it("shows changes by one state for all components until they are settled, also if they were unmounted meanwhile", async () => {
-    await showOpen({ url: ADA, changers: 2 });
+    await showOpen({ url: ADA, followers: 2 });
     kit.network.stop();
     for (const value of [1, -2]) void page.put({ value });
     for (const at of [0, 1]) await untilText(`changes-${at}`, "1,-2;");
     await page.show({ url: ADA });
     // Longer than the tick after which nothing listens.
     await new Promise((resolve) => setTimeout(resolve));
-    await page.show({ url: ADA, changers: 1 });
+    await page.show({ url: ADA, followers: 1 });
     await untilText("changes-0", "1,-2;");
     kit.network.start();
     await untilText("changes-0", ";RpcError");

@@ -50,7 +50,6 @@ export interface Shown {
   /** A label for each component that listens. */
   listeners?: string[];
   asker?: string;
-  /** Whether a component shows the connection. */
   connection?: boolean;
   stream?: { from: number; to: number; keep?: number };
   /** Whether a component reads `numbers` by TanStack Query, and adds the notes to them. */
@@ -59,7 +58,6 @@ export interface Shown {
   topics?: string[];
   mine?: string;
   followers?: number;
-  changers?: number;
   /** Whether the provider is inside of a hidden `Activity` of React 19. */
   hidden?: boolean;
   /** Whether a component reads the peer, and then suspends together with its provider. */
@@ -178,9 +176,7 @@ function Numbers() {
   return <output id="numbers">{data.join()}</output>;
 }
 
-function nameOf(error: unknown): string | undefined {
-  return error === undefined ? undefined : (error as Error).name;
-}
+const nameOf = (error: unknown): string | undefined => (error as Error | undefined)?.name;
 
 function Counter({ from, to, keep }: { from: number; to: number; keep?: number }) {
   const { items, last, done, error, restart } = useStream("count", { from, to }, { keep });
@@ -214,29 +210,27 @@ function Mine({ topic }: { topic: string }) {
 }
 
 const REDUCE = { counted: (list: number[], { value }: { value: number }) => [...list, value] };
-const useList = () => useTopic(usePeer(), "follow", { topic: "list" }, { reduce: REDUCE, leave: "unfollow" });
 
 function Follower({ at }: { at: number }) {
-  return <output id={`followed-${at}`}>{JSON.stringify(useList())}</output>;
-}
-
-function Changer({ at }: { at: number }) {
+  const state = useTopic(usePeer(), "follow", { topic: "list" }, { reduce: REDUCE, leave: "unfollow" });
   const { pending, failed, mutate } = useMutation(usePeer(), "put");
-  const { value: list = [] } = useList();
   const page = usePage();
   page.put = mutate;
   const values = pending.map(({ value }) => value);
-  page.drawn.push([...list, ...values]);
-  return <output id={`changes-${at}`}>{`${values.join()};${nameOf(failed?.error) ?? ""}`}</output>;
+  page.drawn.push([...(state.value ?? []), ...values]);
+  return (
+    <>
+      <output id={`followed-${at}`}>{JSON.stringify(state)}</output>
+      <output id={`changes-${at}`}>{`${values.join()};${nameOf(failed?.error) ?? ""}`}</output>
+    </>
+  );
 }
-
-const never = new Promise<never>(() => {});
 
 function Suspending(): React.ReactElement {
   usePage().see(usePeer());
   // React 18 has no `use`: a component suspends by throwing a promise.
   // oxlint-disable-next-line typescript/only-throw-error
-  throw never;
+  throw new Promise(() => {});
 }
 
 class Boundary extends React.Component<{ children: React.ReactNode }, { message?: string }> {
@@ -270,9 +264,6 @@ function App({ shown }: { shown: Shown }) {
       <QueryClientProvider client={queryClient}>{numbers === true && <Numbers />}</QueryClientProvider>
       {Array.from({ length: shown.followers ?? 0 }, (_, at) => (
         <Follower key={at} at={at} />
-      ))}
-      {Array.from({ length: shown.changers ?? 0 }, (_, at) => (
-        <Changer key={at} at={at} />
       ))}
       {shown.mine !== undefined && <Mine topic={shown.mine} />}
       {shown.mine !== undefined && <Others topic={shown.mine} />}
