@@ -353,12 +353,13 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
     line.stop();
     line.cut();
     await untilText("members-0", "(Bo5; undefined)");
+    page.early.push({ x: 3 });
     await page.show({ url: ADA, mine: "attic" });
     line.start();
     await until(() => other.text("others")).toBe("0");
     expect(new Set(other.rendered)).toEqual(new Set(["mine", "others"]));
     await other.show({ url: BO, topics: ["attic", "secret"] });
-    await until(() => other.text("members-0")).toBe("Ada0;");
+    await until(() => other.text("members-0")).toBe("Ada3;");
     await until(() => other.text("members-1")).toBe("(; the topic is secret)");
     const third = newPage();
     await third.show({ url: BO, topics: ["den"] });

@@ -85,6 +85,8 @@ export class Page {
   retryNow!: () => void;
   put!: (params: { value: number }) => Promise<void>;
   setMine!: (state: { x: number }) => void;
+  /** What the component of the own state sets before it subscribes. */
+  readonly early: { x: number }[] = [];
   /** What each render of a component shows that has a followed list, and its pending changes. */
   readonly drawn: number[][] = [];
   streamRenders = 0;
@@ -205,6 +207,7 @@ function Mine({ topic }: { topic: string }) {
   const page = usePage();
   const [me, set] = useMyPresence(usePeer(), "people", { topic }, { state: { x: 0 } });
   page.setMine = set;
+  React.useLayoutEffect(() => page.early.splice(0).forEach(set));
   page.rendered.push("mine");
   return <output id="mine">{me?.x}</output>;
 }
