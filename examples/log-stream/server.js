@@ -2,13 +2,15 @@
 import { createReadStream } from "node:fs";
 import { open, stat } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
-import { RpcError, serve } from "reciproc/node";
+import { serve } from "reciproc/node";
+import { z } from "zod";
 
 const [path = "app.log"] = process.argv.slice(2);
 await (await open(path, "a")).close(); // creates the file if there is none
 
 const server = await serve({
   port: Number(process.env.PORT ?? 3000),
+  schemas: { follow: z.object({ after: z.int().min(0), text: z.string().default("") }) },
   methods: {
     size: async () => (await stat(path)).size,
 
@@ -16,9 +18,7 @@ const server = await serve({
      * Yields each line behind the position `after`, in bytes, with the position behind the line. With `text`, yields only lines that
      * contain it. It is read no faster than its reader reads, and ends when the reader stops.
      */
-    async *follow({ after, text = "" }, { signal }) {
-      if (!Number.isSafeInteger(after) || after < 0) throw new RpcError(400, "`after` must be a position");
-      if (typeof text !== "string") throw new RpcError(400, "`text` must be a string");
+    async *follow({ after, text }, { signal }) {
       for (let position = after; ; await delay(100, undefined, { signal })) {
         if ((await stat(path)).size < position) position = 0; // the file was replaced by a shorter one
         for await (const line of linesBehind(position)) {

@@ -137,6 +137,8 @@ it("the example cursors shows the newest place of each pointer, and who is away,
       await expect.poll(async () => new Set(await here(page))).toEqual(new Set(["Ada", "Bob"]));
     await ada.mouse.move(600, 400);
     await showsAt(bob, "Ada", 600, 400);
+    // A place outside of the page is ignored.
+    await ada.locator("body").dispatchEvent("pointermove", { clientX: -100, clientY: 100 });
     const { page: cyd } = await enter(open, "Cyd");
     await showsAt(cyd, "Ada", 600, 400);
     await expect.poll(() => here(bob)).toContain("Cyd");
