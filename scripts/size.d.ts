@@ -12,3 +12,9 @@ export function sizeOf(
 ): Promise<Size>;
 
 export function sharesOf(code: string): Promise<{ path: string; bytes: number }[]>;
+
+/** The stores and the hooks, each with the imports of a page that has it at least. */
+export const ADDED: readonly (readonly [name: string, beside: string])[];
+
+/** Returns the gzipped bytes that an import adds to a page with the imports `beside`. */
+export function addedBy(name: string, beside: string, target?: "es2022" | "es2020" | "vite"): Promise<number>;

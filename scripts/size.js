@@ -1,6 +1,6 @@
 /**
- * Measures what a page loads. Run as a program, it measures the features and the alternatives, writes the table into the documents, and
- * prints the share of each module.
+ * Measures what a page loads. Run as a program, it measures the features, the stores, the hooks and the alternatives, writes the tables
+ * into the documents, and prints the share of each module.
  */
 import { readFile, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -17,12 +17,12 @@ const define = { "process.env.NODE_ENV": '"production"' };
 /**
  * Returns the bytes of the module `code` with all that it imports: minified, and gzipped. `folder` is where its imports are
  * resolved. `target` is a target of esbuild, or `"vite"` for a build by Vite with its defaults. A page of Vite also holds 0.3 kB of
- * Vite's own, which are not counted. The imports of `external` are left out; esbuild alone supports this.
+ * Vite's own, which are not counted. The imports of `external` are left out.
  */
 export async function sizeOf(code, target = "es2022", folder = ROOT, external = []) {
   const bundle =
     target === "vite"
-      ? await bundleByVite(code, folder)
+      ? await bundleByVite(code, folder, external)
       : (await bundleByEsbuild(code, target, folder, { external })).bytes;
   return { minified: bundle.length, gzip: gzipSync(bundle, { level: 9 }).length };
 }
@@ -45,7 +45,7 @@ async function bundleByEsbuild(contents, target, resolveDir, options) {
   return { bytes: outputFiles[0].contents, metafile };
 }
 
-async function bundleByVite(code, root) {
+async function bundleByVite(code, root, external) {
   const entry = join(root, "size-entry.js");
   const { output } = await buildByVite({
     root,
@@ -57,7 +57,7 @@ async function bundleByVite(code, root) {
     build: {
       write: false,
       reportCompressedSize: false,
-      rolldownOptions: { input: entry, preserveEntrySignatures: "strict" },
+      rolldownOptions: { input: entry, external, preserveEntrySignatures: "strict" },
     },
   });
   return Buffer.from(output.map((chunk) => chunk.code).join(""));
@@ -92,9 +92,6 @@ const ROWS = [
     'export { connect, streams, progress, batches, live, renewal, schemas, compat, bytes, contract } from "./dist/index.js";',
     ROOT,
   ],
-  ["`connect` and `follow`", 'export { connect, follow } from "./dist/index.js";', ROOT],
-  ["`connect` and `mutation`", 'export { connect, mutation } from "./dist/index.js";', ROOT],
-  ["`connect` and `presence`", 'export { connect, presence } from "./dist/index.js";', ROOT],
   ["`contract` alone", 'export { contract } from "./dist/index.js";', ROOT],
   ["`reciproc.min.js`", 'export * from "./dist/reciproc.min.js";', ROOT],
   ...[
@@ -108,31 +105,63 @@ const ROWS = [
 ];
 const TARGETS = ["es2022", "es2020", "vite"];
 
-/** The file with the table, and the lines around it. */
-const DOCUMENT = join(ROOT, "docs/PERFORMANCE.md");
-const [BEGIN, END] = ["<!-- sizes: begin -->", "<!-- sizes: end -->"];
+/** The stores and the hooks, each with the imports of a page that has it at least. `createReciproc` has the hooks that are not here. */
+export const ADDED = [
+  ["follow", "connect"],
+  ["mutation", "connect"],
+  ["presence", "connect"],
+  ["presence", "connect, follow"],
+  ["createReciproc", "connect, streams"],
+  ["useTopic", "connect, follow, createReciproc"],
+  ["useMutation", "connect, mutation, createReciproc"],
+  ["usePresence", "connect, presence, createReciproc"],
+  ["useOthers", "connect, presence, createReciproc"],
+  ["useMyPresence", "connect, presence, createReciproc"],
+];
 
-/** Measures each row. Returns the lines of a table, in kB of 1,000 bytes. */
-async function tableOfSizes() {
-  const lines = ["| gzipped, kB | es2022 | es2020 | Vite |", "| --- | --: | --: | --: |"];
-  for (const [name, code, folder] of ROWS) {
-    const sizes = [];
-    for (const target of TARGETS) sizes.push(((await sizeOf(code, target, folder)).gzip / 1000).toFixed(1));
-    lines.push(`| ${name} | ${sizes.join(" | ")} |`);
+/** Returns the gzipped bytes that an import adds to a page with the imports `beside`. React is not counted. */
+export async function addedBy(name, beside, target) {
+  const sizes = [];
+  for (const names of [beside, `${beside}, ${name}`]) {
+    const lines = names.split(", ").map((one) => {
+      const entry = /^(use|create)/.test(one) ? "react/index.js" : "index.js";
+      return `export { ${one} } from "./dist/${entry}";`;
+    });
+    sizes.push((await sizeOf(lines.join("\n"), target, ROOT, ["react"])).gzip);
   }
-  return lines;
+  return sizes[1] - sizes[0];
 }
+
+/** The file with the tables. Each has a line before it and after it. */
+const DOCUMENT = join(ROOT, "docs/PERFORMANCE.md");
 
 const write = (line) => process.stdout.write(`${line}\n`);
 const cells = (...numbers) => numbers.map((number) => number.toLocaleString("en").padStart(9)).join("");
 
-async function print() {
-  const table = await tableOfSizes();
-  table.forEach(write);
+/** Measures the rows of a table, in kB of 1,000 bytes, prints it, and writes it into the document. A row is a name, and a function. */
+async function show(name, title, rows) {
+  const lines = [`| ${title} | es2022 | es2020 | Vite |`, "| --- | --: | --: | --: |"];
+  for (const [label, measure] of rows) {
+    const sizes = [];
+    for (const target of TARGETS) sizes.push(((await measure(target)) / 1000).toFixed(1));
+    lines.push(`| ${label} | ${sizes.join(" | ")} |`);
+  }
+  lines.forEach(write);
   const document = await readFile(DOCUMENT, "utf8");
-  const [before, after] = [document.indexOf(BEGIN) + BEGIN.length, document.indexOf(END)];
-  const text = `${document.slice(0, before)}\n\n${table.join("\n")}\n\n${document.slice(after)}`;
+  const [begin, end] = [`<!-- ${name}: begin -->`, `<!-- ${name}: end -->`];
+  const [before, after] = [document.indexOf(begin) + begin.length, document.indexOf(end)];
+  const text = `${document.slice(0, before)}\n\n${lines.join("\n")}\n\n${document.slice(after)}`;
   await writeFile(DOCUMENT, await format(text, { ...(await resolveConfig(DOCUMENT)), parser: "markdown" }));
+}
+
+async function print() {
+  const all = ROWS.map(([name, code, folder]) => [name, async (target) => (await sizeOf(code, target, folder)).gzip]);
+  await show("sizes", "gzipped, kB", all);
+  const added = ADDED.map(([name, beside]) => [
+    `\`${name}\` beside \`${beside}\``,
+    (target) => addedBy(name, beside, target),
+  ]);
+  await show("added", "added, gzipped, kB", added);
   const code = 'export { connect } from "./src/index.ts";';
   const shares = await sharesOf(code);
   const { minified, gzip } = await sizeOf(code);
