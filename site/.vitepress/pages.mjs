@@ -21,6 +21,7 @@ export const groups = {
     "Roles, rates and audit log": "guides/policy",
     React: "guides/react",
     Frameworks: "guides/frameworks",
+    "Next.js": "guides/nextjs",
     Testing: "guides/testing",
     "Own features": "guides/feature",
     "Own transports": "guides/transport",

@@ -14,6 +14,7 @@ const FOLDERS = [
   ...(await readdir(TESTS)).filter((name) => existsSync(join(TESTS, name, "package-lock.json"))),
   "../demo/language-servers",
   "../examples/language-server",
+  "../examples/nextjs",
   "../examples/three-nodes",
   "../site",
 ];

@@ -39,6 +39,7 @@ const ELSEWHERE: Record<string, string> = {
   "docs/guides/language-servers.md *": GUIDES,
   "docs/guides/mcp.md *": "test/interop/mcp/guide.test.ts",
   "docs/guides/metrics.md *": "test/readme/metrics.test.ts",
+  "docs/guides/nextjs.md *": "test/browser/nextjs.test.ts",
   "docs/guides/react.md *": "test/browser/react.test.ts",
   "docs/guides/testing.md *": "test/readme/testing.test.ts",
   "docs/guides/tracing.md *": "test/interop/tracing.test.ts",
@@ -80,7 +81,8 @@ const NOT_TYPED = [
 /** Compiled as JavaScript, in which every parameter is optional. */
 const JAVASCRIPT = ["bank.js"];
 const typed = examples.filter(
-  ({ name, page }) => /\.[jt]sx?$/.test(name) && !NOT_TYPED.includes(name) && !/(board|frameworks)\.md$/.test(page),
+  ({ name, page }) =>
+    /\.[jt]sx?$/.test(name) && !NOT_TYPED.includes(name) && !/(board|frameworks|nextjs)\.md$/.test(page),
 );
 let compiled: string;
 const [first, second, clock] = [new Thread(), new Thread(), new Thread()];

@@ -119,6 +119,7 @@ it("the examples have a test each, are in the lists, and a README of one page sa
     "language-server": "test/browser/examples.test.ts",
     "log-stream": "test/examples/log-stream.test.ts",
     "mcp-server": "test/interop/mcp/guide.test.ts",
+    nextjs: "test/browser/nextjs.test.ts",
     "three-nodes": "test/scaling/scaling.test.ts",
   };
   const entries = await readdir("examples", { withFileTypes: true });
