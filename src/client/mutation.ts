@@ -2,8 +2,8 @@
 import { nanoid } from "../base/packages.js";
 import { observed } from "../base/promises.js";
 import type { CallOptions, Contract, GivenParams, Result } from "../contract/contract.js";
-import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
-import { Listeners } from "./listeners.js";
+import type { AnyPeer, Peer } from "../peer/peer.js";
+import { newStore } from "./store.js";
 
 type KeyOf<P> = P extends { readonly key?: infer T } ? ("key" extends keyof P ? T : never) : never;
 
@@ -55,26 +55,21 @@ export function mutation<C extends Contract<C>, S extends Contract<S>, K extends
   method: K,
 ): Mutation<S[K]>;
 export function mutation(peer: AnyPeer, method: string): Mutation<any> {
-  const listeners = new Listeners((cause) => connectionOf(peer).report(cause, undefined, method));
-  let shown: MutationState<object> = { pending: [], failed: undefined };
-  const show = (changed: Partial<MutationState<object>>): void => {
-    shown = { ...shown, ...changed };
-    listeners.notify();
-  };
+  const { get, subscribe, show } = newStore<MutationState<object>>(peer, method, { pending: [], failed: undefined });
   const make = async (change: object, options?: CallOptions): Promise<unknown> => {
-    show({ pending: [...shown.pending, change], failed: undefined });
+    show({ pending: [...get().pending, change], failed: undefined });
     try {
       return await (peer as Peer).request(method, change, { retry: "always", ...options });
     } catch (error) {
       show({ failed: { params: change, error } });
       throw error;
     } finally {
-      show({ pending: shown.pending.filter((one) => one !== change) });
+      show({ pending: get().pending.filter((one) => one !== change) });
     }
   };
   return {
-    get: () => shown as MutationState<any>,
-    subscribe: listeners.add,
+    get: get as () => MutationState<any>,
+    subscribe,
     mutate: (params, options) => observed(make({ ...params, key: params?.key ?? nanoid() }, options)),
   };
 }

@@ -6,7 +6,9 @@ import { ConnectionLostError, isApplicationError, type RpcError } from "../messa
 import { any, anyFunction, checkOptions, optional } from "../message/options.js";
 import type { AnyPeer, Peer } from "../peer/peer.js";
 import { Backoff } from "./backoff.js";
-import { leaveLast, Store, type FollowedValue, type TopicState } from "./follow.js";
+import type { FollowedValue } from "./follow.js";
+import { joinTopic } from "./join.js";
+import { newStore } from "./store.js";
 
 /** The params of a method that `presence` calls: those of the application. */
 export type PresentParams<M> = Omit<GivenParams<M>, "presence" | "state">;
@@ -72,10 +74,10 @@ export interface Presence<O, S> extends Disposable {
   readonly close: () => void;
 }
 
-/** The list, as the server sends it. */
-interface List {
+/** A member, as the server sends it. */
+interface Member {
   readonly id: string;
-  readonly members: readonly { readonly id: string }[];
+  readonly as: unknown;
 }
 
 /**
@@ -94,126 +96,104 @@ export function presence<C extends Contract<C>, S extends Contract<S>, K extends
 ): Presence<Other<S[K]>, MemberState<S[K]>>;
 export function presence(peer: AnyPeer, method: string, params: object, options?: object): Presence<any, any> {
   const { state, by } = checkOptions("options", options, { state: any, by: optional(anyFunction, idOf) });
-  return new PresenceStore(peer, method, params, state, by);
-}
+  /** Throws for a state or params without a JSON form. */
+  const check = (me: unknown): void => void encodeNotification(method, { ...params, state: me });
+  check(state);
+  const store = newStore<PresenceState<any, any>>(peer, method, {
+    others: [],
+    me: state,
+    isCurrent: false,
+    error: undefined,
+  });
 
-/** What `presence` returns. */
-class PresenceStore implements Presence<any, any> {
-  readonly #peer: AnyPeer;
-  readonly #method: string;
-  readonly #params: object;
-  readonly #by: (member: any) => unknown;
-  readonly #list: Store;
-  #me: unknown;
+  /** The list: its `at`, the id of this peer in it, and its members by their ids. */
+  let listAt: unknown;
+  let ownId: string;
+  let members: Map<unknown, Member>;
+  /** Returns what is shown of the list: the members without this peer, one of each person. */
+  const show = (): object => {
+    const people = mapOf(members.values(), by);
+    const own = members.get(ownId);
+    if (own !== undefined) people.delete(by(own));
+    return { others: [...people.values()] };
+  };
+
   /** The params of the newest call, which has the state that the server has, or will have. `undefined` if that is not known. */
-  #sent: PresenceParams | undefined;
-  #isSending = false;
-  readonly #backoff = new Backoff();
-  /** What is shown, and the state of the list of which it was made. */
-  #source: TopicState<List> | undefined;
-  #shown: PresenceState<any, any> = { others: [], me: undefined, isCurrent: false, error: undefined };
-
-  constructor(peer: AnyPeer, method: string, params: object, state: unknown, by: (member: any) => unknown) {
-    this.#peer = peer;
-    this.#method = method;
-    this.#params = params;
-    this.#by = by;
-    this.#replace(state);
-    this.#list = new Store(peer, {
-      method,
-      paramsAt: () => this.#take("join"),
-      isState: (value) => Array.isArray((value as List | undefined)?.members),
-      reducerOf: () => changed,
-      count: () => leaveLast(peer, method, { ...params, presence: "leave" }),
-    });
-    this.subscribe(() => void this.#send());
-  }
-
-  readonly get = (): PresenceState<any, any> => {
-    const [source, me] = [this.#list.get() as TopicState<List>, this.#me];
-    if (source === this.#source && me === this.#shown.me) return this.#shown;
-    const { value, isCurrent, error } = source;
-    const others = value === this.#source?.value ? this.#shown.others : this.#othersIn(value!);
-    this.#source = source;
-    return (this.#shown = { others, me, isCurrent, error });
-  };
-
-  readonly subscribe = (listener: () => void): (() => void) => this.#list.subscribe(listener);
-
-  readonly set = (state: unknown): void => {
-    this.#replace(state);
-    this.#list.listeners.notify();
-  };
-
-  readonly close = (): void => this.#list.close();
-
-  [Symbol.dispose](): void {
-    this.close();
-  }
-
-  #replace(state: unknown): void {
-    // Throws for a state or params without a JSON form.
-    encodeNotification(this.#method, { ...this.#params, state });
-    this.#me = state;
-  }
-
+  let sent: PresenceParams | undefined;
+  let isSending = false;
+  const backoff = new Backoff();
   /** Returns the params of a call, which has the newest state. */
-  #take(kind: "join" | "set"): PresenceParams {
-    return (this.#sent = { ...this.#params, presence: kind, state: this.#me });
-  }
+  const take = (kind: "join" | "set"): PresenceParams => (sent = { ...params, presence: kind, state: store.get().me });
 
   /** Sends the newest state, unless the server has it, or has not answered the one before. A join sends it too. */
-  async #send(): Promise<void> {
-    const hasState = this.#sent !== undefined && this.#sent.state === this.#me;
-    if (this.#isSending || hasState || !this.#list.get().isCurrent) return;
-    this.#isSending = true;
-    const call = this.#take("set");
+  const send = async (): Promise<void> => {
+    const { me, isCurrent } = store.get();
+    const hasState = sent !== undefined && sent.state === me;
+    if (isSending || hasState || !isCurrent) return;
+    isSending = true;
+    const call = take("set");
     let isKnown = true;
     try {
       // Made again after a loss, it would replace the state of the join.
-      const options = { timeoutMs: Infinity, retry: false } as const;
-      await (this.#peer as Peer).request(this.#method, call, options);
-      this.#backoff.succeeded();
+      await (peer as Peer).request(method, call, { timeoutMs: Infinity, retry: false });
+      backoff.succeeded();
       // The server may have run this call after a join that was sent later.
-      isKnown = this.#sent === call;
+      isKnown = sent === call;
     } catch (error) {
       // After the loss of a session, the next join has the state.
-      if (!(error instanceof ConnectionLostError)) isKnown = (await this.#refuses(error)) && this.#sent === call;
+      if (!(error instanceof ConnectionLostError)) {
+        store.report(error);
+        const isRefused = isApplicationError(error) || (error as RpcError).code === InvalidParams;
+        if (!isRefused) await delay(backoff.nextDelayMs());
+        isKnown = isRefused && sent === call;
+      }
     }
-    if (!isKnown) this.#sent = undefined;
-    this.#isSending = false;
-    void this.#send();
-  }
+    if (!isKnown) sent = undefined;
+    isSending = false;
+    void send();
+  };
 
-  /** Reports why a call has failed. Resolves with true if the server refuses the state, or else with false when to send it again. */
-  async #refuses(error: unknown): Promise<boolean> {
-    this.#list.report(error);
-    if (isApplicationError(error) || (error as RpcError).code === InvalidParams) return true;
-    await new Promise((resolve) => {
-      const timer = setTimeout(resolve, this.#backoff.nextDelayMs());
-      // It keeps no process alive.
-      timer.unref?.();
-    });
-    return false;
-  }
-
-  /** Returns the members without this peer, one of each person. */
-  #othersIn({ id, members }: List): unknown[] {
-    const me = members.find((member) => member.id === id);
-    const people = new Map(members.map((member) => [this.#by(member), member]));
-    if (me !== undefined) people.delete(this.#by(me));
-    return [...people.values()];
-  }
+  const close = joinTopic(peer, method, store, {
+    params: () => take("join"),
+    load: ({ at, value }) => {
+      if (at === undefined || !Array.isArray(value?.members)) return undefined;
+      listAt = at;
+      ownId = value.id;
+      members = mapOf(value.members as Member[], idOf);
+      return show();
+    },
+    apply: (_method, { at, event, id, as }) => {
+      if (at !== listAt) return {};
+      // A member that changes keeps its place.
+      if (event === "left") members.delete(id);
+      else members.set(id, { id, as });
+      return show();
+    },
+    // A change of a list replaces an older one of the same member, so changes are not counted.
+    isBehind: () => false,
+    leave: [method, { ...params, presence: "leave" }],
+  });
+  store.subscribe(() => void send());
+  const set = (me: unknown): void => {
+    check(me);
+    store.show({ me });
+  };
+  return { get: store.get, subscribe: store.subscribe, set, close, [Symbol.dispose]: close };
 }
 
-function idOf({ id }: { readonly id: string }): string {
+function idOf({ id }: Member): string {
   return id;
 }
 
-/** Returns the list after a `MemberChange`. A member keeps its place. */
-function changed({ id: own, members }: List, { event, id, as }: any): List {
-  const [rest, member] = [members.filter((one) => one.id !== id), { id, as }];
-  if (event === "left") return { id: own, members: rest };
-  const isNew = rest.length === members.length;
-  return { id: own, members: isNew ? [...rest, member] : members.map((one) => (one.id === id ? member : one)) };
+/** Returns the members by what `key` returns of each: the last one, at the place of the first. */
+function mapOf(members: Iterable<Member>, key: (member: any) => unknown): Map<unknown, Member> {
+  return new Map(Array.from(members, (member): [unknown, Member] => [key(member), member]));
+}
+
+/** Resolves after some time. Keeps no process alive. */
+function delay(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    timer.unref?.();
+  });
 }
