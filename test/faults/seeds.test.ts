@@ -1,6 +1,6 @@
 /** A short run: real peers over sockets that are cut, frozen, forged and stolen. `test/long/faults.test.ts` is the long one. */
 import { expect, it } from "vitest";
-import { explore } from "./explore.js";
+import { explore, sumOf } from "./explore.js";
 import { VARIANTS } from "./variants.js";
 import { useVirtualClock } from "../support/time.js";
 
@@ -12,6 +12,7 @@ it("settles every call truthfully, and delivers each message once and in order",
   const { figures, failures } = await explore({ seeds: SEEDS, messages: 500, cuts: 15 });
   expect(failures.join("\n")).toBe("");
   expect(figures).toHaveLength(SEEDS.length);
+  expect(sumOf(figures)["changes repeated"]).toBeGreaterThan(0);
 });
 
 it.each(["bytes arrive unchanged", "`refresh` is emitted once"])("detects a broken rule: %s", async (rule) => {

@@ -1,8 +1,10 @@
 /**
  * Worlds in which one rule is broken. A variant replaces what the world gives to its peers, and what it gets from them: the functions
- * of the client, of the server and of its topics, the function `authenticate`, and the frames that the proxy forwards.
+ * of the client, of the server and of its topics, the function `authenticate`, the methods of the stores, and the frames that the proxy
+ * forwards.
  */
 import type { AnyPeer, CallOptions, ConnectionLostError, NotifyOptions, Server } from "../../src/node.js";
+import type { StoreMisuse } from "../support/stores.js";
 import type { Account, Credentials } from "./credentials.js";
 import type { Side } from "./proxy.js";
 import { closeFrame, textFrame, type Unit } from "./units.js";
@@ -14,6 +16,8 @@ export interface Variant {
   authenticate?(authenticate: Credentials["authenticate"]): Credentials["authenticate"];
   /** Returns what the proxy forwards for a unit to that side. */
   bend?(unit: Unit, to: Side, line: WireLine): Buffer;
+  /** How the application of the stores is wrong. */
+  readonly misuse?: StoreMisuse;
 }
 
 /** Returns an object with some functions replaced. The other functions get the object itself as `this`. */
@@ -188,4 +192,8 @@ export const VARIANTS: Readonly<Record<string, () => Variant>> = {
   "a call that was not sent is made again": () =>
     calls((client, method, params, { retry: _retry, ...options } = {}) => client.request(method, params, options)),
   "a broadcast that is dropped is counted": () => listeners("missed", () => () => {}),
+  "a followed topic has the state of the server": () => ({ misuse: "loads before the join" }),
+  "a store becomes current again": () => ({ misuse: "refuses to join again" }),
+  "no list has a member that has left": () => ({ misuse: "lists a member that has left" }),
+  "a change runs once": () => ({ misuse: "replaces the key" }),
 };

@@ -1,6 +1,7 @@
 /** A real client and a real server over a proxy that injects faults, checked by the oracle. */
 import { sleep, stall, turn } from "../support/time.js";
-import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
+import { Stores, storeTopics, type StoreFigures } from "../support/stores.js";
+import { connect, EngineError, serve, type AnyPeer, type ConnectionLostError, type Server } from "../../src/node.js";
 import { Credentials } from "./credentials.js";
 import { ENDINGS, WAITING, type EndingKind } from "./endings.js";
 import { FAULTS, FAULT_WEIGHTS, type FaultKind } from "./faults.js";
@@ -21,7 +22,7 @@ export interface Plan {
   readonly variant?: Variant;
 }
 
-export interface Figures extends Tally {
+export interface Figures extends Tally, StoreFigures {
   messages: number;
   cuts: number;
   dropped: number;
@@ -57,6 +58,7 @@ export class World {
   readonly oracle: Oracle;
   readonly tap: Wiretap;
   readonly traffic: Traffic;
+  readonly stores: Stores;
   readonly ttlMs: number;
   readonly hasHeartbeat: boolean;
   /** Whether the client is authenticated by its `auth`. Otherwise by a header. */
@@ -86,18 +88,25 @@ export class World {
     this.hasAuth = this.random.chance(0.7) || this.#ending === "authRefused";
     this.credentials = new Credentials(this.oracle, this.random);
     this.traffic = new Traffic(this.oracle, this.random, this.hasAuth ? this.credentials : undefined);
+    const breach = (rule: string, text: string): void => this.oracle.fail(`${rule}: ${text}`);
+    this.stores = new Stores({ random: this.random, breach, misuse: plan.variant?.misuse });
   }
 
   figures(): Figures {
     let dropped = 0;
     for (const peer of this.#serverEnds.keys()) dropped += peer.stats().dropped;
-    return { ...this.oracle.tally, messages: this.traffic.sent, cuts: this.#cuts, dropped, faults: this.#done };
+    const counts = { ...this.oracle.tally, ...this.stores.figures, messages: this.traffic.sent, cuts: this.#cuts };
+    return { ...counts, dropped, faults: this.#done };
   }
 
   async play(): Promise<void> {
     await this.#begin();
     while (this.#cuts < this.plan.cuts) await this.#step();
     while (this.traffic.sent < this.plan.messages) await this.#burst();
+    await this.quiet();
+    const isOpen = (id: string): boolean => [...this.server.peers].some((peer) => peer.id === id);
+    await this.stores.rest(() => this.server, this.plan.patienceMs, isOpen);
+    // The session may have been suspended meanwhile.
     await this.quiet();
     await ENDINGS[this.#ending](this);
     await this.server.close();
@@ -121,7 +130,8 @@ export class World {
     const { server = same, authenticate = same } = this.plan.variant ?? {};
     const real: Server = await serve({
       port: this.port,
-      methods: this.traffic.methods(({ peer }) => this.#arrivesAt(peer)) as never,
+      methods: { ...this.traffic.methods(({ peer }) => this.#arrivesAt(peer)), ...this.stores.methods },
+      topics: storeTopics,
       authenticate: authenticate(this.credentials.authenticate),
       principal: ({ name }: { name: string }) => name,
       expiresInMs: this.credentials.expiresInMs,
@@ -134,7 +144,11 @@ export class World {
     this.server.on("peer", (peer) => this.#welcome(peer));
     this.server.on("refresh", (peer, old) => this.credentials.refreshed(this.#serverEnds.get(peer)!, old));
     this.server.on("missed", (peer, method) => this.oracle.drops(this.#serverEnds.get(peer)!, method));
-    this.server.on("error", (error) => this.oracle.fail(`the server reports ${String(error)}`));
+    this.server.on("error", (error) => {
+      // A page joins or makes a change, and its session or its server ends meanwhile.
+      const isOfStore = error instanceof EngineError || (error as ConnectionLostError).method === "join";
+      if (!isOfStore) this.oracle.fail(`the server reports ${String(error)}`);
+    });
   }
 
   #arrivesAt(peer: AnyPeer): End {
@@ -219,6 +233,7 @@ export class World {
     this.client.on("lost", (error) => this.#lost(error));
     this.client.on("close", (close) => this.oracle.closed(this.current, close));
     this.client.on("error", (error) => this.oracle.fail(`the client reports ${String(error)}`));
+    this.stores.open(real);
     await this.#prove(this.current);
   }
 
@@ -301,6 +316,9 @@ export class World {
       if (speaker.end.side === "server" && this.random.chance(0.15)) {
         this.traffic.sent++;
         this.#tell(this.random.pick(["broadcast", "latest", "volatile"] as const));
+      } else if (this.random.chance(0.08)) {
+        this.traffic.sent++;
+        this.stores.act(this.server);
       } else this.traffic.say(speaker);
     }
     if (this.random.chance(0.002)) stall(this.random.below(100));

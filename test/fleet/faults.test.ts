@@ -13,8 +13,10 @@ afterEach(() => {
 it.each([1, 2])("loses, repeats and reorders nothing that is not reported: seed %i", async (seed) => {
   const { figures } = await play({ seed, clients: 8, faults: Object.keys(FAULTS) as Fault[] });
   const happened = ["calls with a result", "calls with an unknown outcome", "publications that arrived"];
+  const ofStores = ["boards loaded", "boards changed", "changes made"];
   for (const name of [
     ...happened,
+    ...ofStores,
     "notifications lost",
     "joins that were complete",
     "lost connections reported",

@@ -14,7 +14,7 @@ afterEach(() => {
 /** Whether a fault does harm depends on the moment, so a mutant is played again if it did none. */
 const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8];
 /** All but W, which is about the world and not about the engine. */
-const RULES = "N1 N2 N3 N4 L1 L2 L3 L4 L5 C1 C2 C3 P1 P2 P3".split(" ") as Rule[];
+const RULES = "N1 N2 N3 N4 L1 L2 L3 L4 L5 C1 C2 C3 P1 P2 P3 S1 S2 S3 S4".split(" ") as Rule[];
 
 /** Resolves with the broken rules, one line each; empty if there are none. */
 async function breachesOf(seed: number, { faults, atRest, engine, misuse }: Omit<Mutant, "rule">): Promise<string> {

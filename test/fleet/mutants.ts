@@ -321,4 +321,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     }),
   },
   "a watcher is notified twice": { rule: "P2", misuse: "watches twice" },
+  "a followed topic is loaded before the join": { rule: "S1", misuse: "loads before the join" },
+  "a page cannot join again": { rule: "S2", faults: ["cut", "killed", "slow"], misuse: "refuses to join again" },
+  "a member that has left is listed": { rule: "S3", misuse: "lists a member that has left" },
+  "a repeated change has another key": { rule: "S4", faults: ["cut", "killed", "slow"], misuse: "replaces the key" },
 };

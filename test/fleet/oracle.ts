@@ -9,8 +9,10 @@
  * P1: soon after the last fault, each node lists each member once, with its last `as`, and its watchers know the same.
  * P2: joined and left alternate for each member, but for a joined with another `as`. P3: a member that is connected leaves on another
  * node only if one of the two nodes could not be heard, and not because the broker was away.
+ * S1 to S4: those of the stores, in `support/stores.ts`.
  * W: after the last fault, all nodes and clients are connected again. Until then, no other rule says what they must have.
  */
+import type { StoreRule } from "../support/stores.js";
 
 /** How long calls and publications may take, in milliseconds. */
 export const TIMEOUT_MS = 4_000;
@@ -22,8 +24,9 @@ export interface Welcome {
   readonly at: string | undefined;
 }
 
-export type Rule =
+type WorldRule =
   "N1" | "N2" | "N3" | "N4" | "L1" | "L2" | "L3" | "L4" | "L5" | "C1" | "C2" | "C3" | "P1" | "P2" | "P3" | "W";
+export type Rule = WorldRule | StoreRule;
 
 export class Breach extends Error {
   override readonly name = "Breach";

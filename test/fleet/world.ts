@@ -3,6 +3,7 @@ import { vi } from "vitest";
 import { connect } from "../../src/index.js";
 import { ConnectionLostError, EngineError, RpcError, type AnyPeer, type Engine } from "../../src/node.js";
 import { Random } from "../faults/random.js";
+import { Stores, storeTopics, type StoreMisuse } from "../support/stores.js";
 import {
   covers,
   Oracle,
@@ -32,10 +33,11 @@ const HURRY = 0.1;
 const WORK_MS = 20;
 /** How long the handler of `join` works for an application that is wrong. */
 const LONG_JOIN_MS = 1_000;
-/** The share of publications that have a key, of those that two nodes publish at once, and of messages after which a member changes. */
+/** The share of publications that have a key, of those that two nodes publish at once, and of messages after which a member or a store acts. */
 const KEYED = 0.4;
 const DOUBLED = 0.3;
 const RENAMED = 0.1;
+const STORED = 0.2;
 
 const now = (): number => performance.now();
 export const after = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
@@ -67,6 +69,7 @@ export type Fault<L extends Link> = (world: World<L>, one: FleetNode<L>) => Prom
 
 /** How the application of a node or of a client is wrong. */
 export type Misuse =
+  | StoreMisuse
   | "calls with a timeout of a day"
   | "watches twice"
   | "replays after live messages"
@@ -101,7 +104,7 @@ class Client {
   async connect(): Promise<void> {
     const { oracle, misuse } = this.#world;
     const isHasty = misuse === "a client moves `since` before its join is answered";
-    this.peer = (await connect<any, any>("ws://balancer/", {
+    this.peer = (await connect<any, any>(`ws://balancer/?name=${this.number}`, {
       reconnect: { initial: true },
       onOpen: (server: any) => void this.#join(server, this.#begin()),
       methods: {
@@ -121,6 +124,9 @@ class Client {
       this.stay.endedAt = Infinity;
     });
     this.peer.on("close", ({ code }) => code === 1000 || oracle.breach("crash", `client ${this.number}: ${code}`));
+    // While the broker is away, no state of a member can be set.
+    this.peer.on("error", () => {});
+    this.#world.stores.open(this.peer);
   }
 
   #begin(): Stay {
@@ -169,6 +175,7 @@ class Client {
 export class World<L extends Link> {
   readonly oracle = new Oracle();
   readonly random: Random;
+  readonly stores: Stores;
   readonly misuse: Misuse | undefined;
   /** By the name in the URLs of their clients. */
   readonly nodes = new Map<string, FleetNode<L>>();
@@ -184,6 +191,8 @@ export class World<L extends Link> {
   /** The nodes with faults of their own, and the faults of all connections that last. */
   readonly #disturbed = new Set<FleetNode<L>>();
   readonly #troubles = new Set<Trouble>();
+  /** The last fault of all connections, which may have ended all logs. */
+  #life: unknown = "the first one";
   #isOver = false;
   #hasHappened = false;
   #next = 0;
@@ -193,6 +202,13 @@ export class World<L extends Link> {
     this.random = new Random(seed);
     this.misuse = misuse;
     this.#place = place;
+    this.stores = new Stores({
+      random: this.random,
+      breach: (rule, text) => this.oracle.breach(rule, text),
+      lifeOf: () => (this.#troubles.size === 0 ? this.#life : undefined),
+      hasLogs: place.hasLogs,
+      misuse,
+    });
     vi.spyOn(Math, "random").mockImplementation(() => HURRY * this.random.next());
     const open = (url: string, protocols: string[]): WebSocket => this.#open(url, protocols);
     vi.stubGlobal("WebSocket", function (url: string, protocols: string[]): WebSocket {
@@ -210,8 +226,10 @@ export class World<L extends Link> {
     const node = makeNode({
       engine,
       session: { route, ttlMs: SESSION_MS },
-      topics: (name: string) => (name === LOGGED ? { log, members: true } : undefined),
+      principal: ({ name }: { name: string }) => name,
+      topics: (name: string) => (name === LOGGED ? { log, members: true } : storeTopics(name)),
       methods: {
+        ...this.stores.methods,
         join: async (params: any, { peer }: any) => ({ ...(await this.#join(node, params, peer)), run: run.run }),
         rename: async ({ as }: { as: string }, { peer }: any) => {
           const topic = node.server.topic(LOGGED);
@@ -229,7 +247,9 @@ export class World<L extends Link> {
     this.#made.push(node);
     const { server } = node;
     server.on("engine", ({ state, error }) => run.states.push({ state, text: String(error ?? ""), time: now() }));
-    server.on("gap", (topic) => server.topic(topic).notify("missed", {}, { here: true, whenSlow: "close" }));
+    server.on("gap", (topic) => {
+      if (topic === LOGGED) server.topic(topic).notify("missed", {}, { here: true, whenSlow: "close" });
+    });
     server.on("error", (error) => {
       const isExpected = error instanceof EngineError || error instanceof ConnectionLostError;
       if (!isExpected) this.oracle.breach("crash", `node ${run.run}: ${String(error)}`);
@@ -257,10 +277,12 @@ export class World<L extends Link> {
 
   /** Connects a client to the node that its URL names, or else to the next one. */
   #open(url: string, protocols: string[]): WebSocket {
-    const named = this.isBlind ? undefined : this.nodes.get(new URL(url).searchParams.get("node") ?? "");
+    const { searchParams } = new URL(url);
+    const named = this.isBlind ? undefined : this.nodes.get(searchParams.get("node") ?? "");
     if (named !== undefined) this.routed++;
     const { node } = named ?? [...this.nodes.values()][this.#next++ % this.nodes.size]!;
-    const socket = new node.WebSocket(url, { protocols, headers: {} }) as unknown as WebSocket;
+    const headers = { "x-name": searchParams.get("name")! };
+    const socket = new node.WebSocket(url, { protocols, headers }) as unknown as WebSocket;
     this.#sockets.set(socket, node);
     socket.addEventListener("close", () => this.#sockets.delete(socket));
     return socket;
@@ -303,7 +325,7 @@ export class World<L extends Link> {
   /** Runs a fault of the connection of one node, or of all. Resolves when they have connections again. */
   async during(fault: () => unknown, one?: FleetNode<L>): Promise<void> {
     const trouble = { from: now(), to: Infinity, isOfAll: one === undefined };
-    if (one === undefined) this.#troubles.add(trouble);
+    if (one === undefined) this.#troubles.add((this.#life = trouble));
     const nodes = (): FleetNode<L>[] => (one === undefined ? [...this.nodes.values()] : [one]);
     for (const { run } of nodes()) run.troubles.push(trouble);
     await fault();
@@ -367,10 +389,12 @@ export class World<L extends Link> {
     if (this.#place.hasLogs) await this.#publishUnseen();
     await rest();
     await this.#expectMembers();
+    const isOpen = (id: string): boolean => this.clients.some(({ stay }) => stay.welcome?.id === id);
+    await this.stores.rest(() => this.any.node.server, this.#place.patienceMs, isOpen);
     for (const { link, run } of this.nodes.values()) run.losses.push(...link.losses);
     this.#hasHappened = true;
     await watch;
-    return this.oracle.judge();
+    return { ...this.oracle.judge(), ...this.stores.figures };
   }
 
   async close(): Promise<void> {
@@ -397,6 +421,7 @@ export class World<L extends Link> {
       if (stay.welcome !== undefined && client.as !== undefined && this.random.chance(RENAMED))
         this.#track(client.rename(n));
       if (stay.welcome !== undefined) this.#track(this.#call(run, node.server.peer(stay.welcome.id), "run"));
+      if (this.random.chance(STORED)) this.stores.act(node.server);
     }
   }
 

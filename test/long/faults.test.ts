@@ -43,7 +43,8 @@ it(
     const { volatile, refreshes, ...others } = sum;
     const happened = ["reports", "interrupted", "missed", "replaced", "volatileArrived", "dropped"] as const;
     const ofCredentials = ["retried", "renewed", "renewedLater", "renewalsLost", "expiries"] as const;
-    expect([...happened, ...ofCredentials].filter((name) => !(others[name] > 0))).toEqual([]);
+    const ofStores = ["boards loaded", "boards changed", "changes made", "changes repeated"] as const;
+    expect([...happened, ...ofCredentials, ...ofStores].filter((name) => !(others[name] > 0))).toEqual([]);
     expect(others.volatileArrived).toBeLessThan(volatile);
     expect(refreshes).toBeGreaterThan(others.renewed);
   },

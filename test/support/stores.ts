@@ -1,0 +1,213 @@
+/**
+ * The stores of pages under faults: a followed topic, presence and changes, with their methods, traffic and rules. The runs with faults of one
+ * server (`test/faults`) and of a fleet (`test/fleet`) share them. At rest, no traffic and no fault is left.
+ * S1: A store applies the next publication of its log, and each position has one publication. At rest, its state is that of the server.
+ * S2: At rest, each store is current.
+ * S3: At rest, each page sees all other members of the list once, with their newest states, and no member has left.
+ * S4: A change runs once in a life of its log. Its caller gets the result of a run, or the outcome is unknown. At rest, none is pending.
+ */
+import { isDeepStrictEqual } from "node:util";
+import { EngineError, follow, mutation, presence, RpcError } from "../../src/node.js";
+import type { AnyPeer, FollowedTopic, Joined, Mutation, Presence, Server } from "../../src/node.js";
+import type { Random } from "../faults/random.js";
+import { sleep } from "./time.js";
+
+/** In the order in which they are checked at rest: a store that is not current has an old state. */
+const RULES = ["S2", "S1", "S3", "S4"] as const;
+export type StoreRule = (typeof RULES)[number];
+
+/** The notification of a change in the list of members. */
+export const MOVED = "moved";
+/** How long a change runs at most, so that its session may be lost meanwhile, and how late an application joins that is wrong. */
+const LONG_MS = 1_000;
+const TICK_MS = 10;
+
+/** The state of the followed topic: its position, and a sum of all publications, which depends on their order. */
+type Board = { readonly at: string; readonly sum: number };
+type BoardApi = { openBoard(params: { since?: string }): Joined<Board> };
+
+type AnyServer = Server<any, any, any>;
+type Methods = Readonly<Record<"openBoard" | "people" | "put", (params: any, context: any) => any>>;
+
+/** Returns the rules of a topic of the stores. */
+export function storeTopics(name: string): object | undefined {
+  return name === "board" ? { log: { length: 5_000 } } : name === "people" ? { members: MOVED } : undefined;
+}
+
+/** How an application is wrong: returns the methods that are. */
+const MISUSES = {
+  "loads before the join": ({ openBoard }) => ({
+    openBoard: async (params, context) => {
+      const { value } = await openBoard({}, context);
+      await sleep(LONG_MS);
+      return { ...(await openBoard(params, context)), value };
+    },
+  }),
+  "refuses to join again": ({ openBoard }) => ({
+    openBoard: (params, context) =>
+      params.since === undefined ? openBoard(params, context) : Promise.reject(new RpcError(403, "refused")),
+  }),
+  "lists a member that has left": ({ people }) => ({
+    people: async (params, context) => {
+      const joined = await people(params, context);
+      joined.value?.members.push({ id: "left", as: { n: 0 } });
+      return joined;
+    },
+  }),
+  "replaces the key": ({ put }) => ({
+    put: (params, context) => put(Object.assign(params, { key: crypto.randomUUID() }), context),
+  }),
+} satisfies Record<string, (right: Methods) => Partial<Methods>>;
+export type StoreMisuse = keyof typeof MISUSES;
+
+export type StoreFigures = Stores["figures"];
+
+/** What the stores need of their world. */
+interface Setting {
+  readonly random: Random;
+  readonly breach: (rule: StoreRule, text: string) => void;
+  /** Returns the life of the log of changes; `undefined` while the log may be lost. Default: that of the server. */
+  readonly lifeOf?: (server: AnyServer) => unknown;
+  /** Default true. */
+  readonly hasLogs?: boolean;
+  /** Only a `StoreMisuse` has an effect. */
+  readonly misuse: string | undefined;
+}
+
+export class Stores {
+  readonly figures = { "boards loaded": 0, "boards changed": 0, "changes made": 0, "changes repeated": 0 };
+  /** The methods of each server. */
+  readonly methods: Methods;
+  readonly #setting: Required<Setting>;
+  /** The stores of each page. Without logs, it has only its presence. */
+  readonly #pages: {
+    readonly people: Presence<any, any>;
+    readonly board: FollowedTopic<Board> | undefined;
+    readonly changes: Mutation<any> | undefined;
+  }[] = [];
+  /** The publication at each position. */
+  readonly #placed = new Map<string, number>();
+  /** The runs of each change. */
+  readonly #runs = new Map<string, { readonly result: number; readonly life: unknown }[]>();
+  #numbers = 0;
+
+  constructor(setting: Setting) {
+    this.#setting = { lifeOf: (server) => server, hasLogs: true, ...setting };
+    const right: Methods = {
+      openBoard: async ({ since }, { peer, server }) => {
+        const load = (): Promise<Board> => (this.figures["boards loaded"]++, this.#boardOf(server));
+        const joined: Joined<Board> = await server.topic("board").join(peer, { since, load });
+        return { ...joined, at: joined.value?.at ?? joined.at };
+      },
+      people: (params, { peer, server }) => server.topic("people").present(peer, params, params.state),
+      put: ({ change }, context) => {
+        if (this.#runs.has(change)) this.figures["changes repeated"]++;
+        return context.server.runOnce(context, () => this.#run(change, context.server));
+      },
+    };
+    const misuses: Record<string, (right: Methods) => Partial<Methods>> = MISUSES;
+    this.methods = { ...right, ...misuses[setting.misuse ?? ""]?.(right) };
+  }
+
+  /** Makes the stores of a page. */
+  open(peer: AnyPeer): void {
+    const { hasLogs } = this.#setting;
+    const added = (board: Board, said: any): Board => (this.figures["boards changed"]++, this.#add(board, said));
+    this.#pages.push({
+      people: presence(peer, "people", {}, { state: { n: ++this.#numbers } }),
+      board: hasLogs ? follow<any, BoardApi, "openBoard">(peer, "openBoard", {}, { reduce: { added } }) : undefined,
+      changes: hasLogs ? mutation(peer, "put") : undefined,
+    });
+  }
+
+  /** Sets the state of a page, publishes on a server, or makes a change. */
+  act(server: AnyServer): void {
+    const { random, breach } = this.#setting;
+    const { people, changes } = random.pick(this.#pages);
+    const n = ++this.#numbers;
+    // If the outcome is unknown, the log says whether it was published.
+    const failed = (error: unknown): unknown => error instanceof EngineError || breach("S1", String(error));
+    if (changes === undefined || random.chance(0.2)) people.set({ n });
+    else if (random.chance(0.5)) server.topic("board").publish("added", { n }).catch(failed);
+    else void this.#change(changes, `change ${n}`);
+  }
+
+  /** Waits until each rule is kept at rest. Otherwise, one is broken. `isOpen`: whether an open peer has an id. */
+  async rest(server: () => AnyServer, patienceMs: number, isOpen: (id: string) => boolean): Promise<void> {
+    const until = performance.now() + patienceMs;
+    for (const rule of RULES) {
+      // After its last fault, the broker may still refuse something.
+      const check = (): Promise<string | undefined> => this.#complaint(rule, server(), isOpen).catch(String);
+      for (let found; (found = await check()) !== undefined; await sleep(TICK_MS))
+        if (performance.now() > until) return this.#setting.breach(rule, `not in time: ${found}`);
+    }
+  }
+
+  /** Returns how a page breaks a rule; `undefined` if none does. */
+  async #complaint(rule: StoreRule, server: AnyServer, isOpen: (id: string) => boolean): Promise<string | undefined> {
+    const state = rule === "S1" && this.#setting.hasLogs ? await this.#boardOf(server) : undefined;
+    const list = rule === "S3" ? await server.topic("people").members() : [];
+    const left = list.filter(({ id }) => !isOpen(id));
+    for (const { people, board, changes } of this.#pages) {
+      const { others, me } = people.get();
+      // What the page does not see: only itself.
+      const hidden = list.filter((member) => !others.some((other) => isDeepStrictEqual(other, member)));
+      const seen = [left, others.length, hidden.map(({ as }) => as)];
+      const [found, expected] = {
+        S1: [board?.get().value, state],
+        S2: [[people, board].map((store) => store?.get().isCurrent ?? true), [true, true]],
+        S3: [seen, [[], list.length - 1, [me]]],
+        S4: [changes?.get().pending ?? [], []],
+      }[rule];
+      if (!isDeepStrictEqual(found, expected)) return `${JSON.stringify(found)}, and not ${JSON.stringify(expected)}`;
+    }
+    return undefined;
+  }
+
+  /** Returns the state of the followed topic, as a server makes it of the log. */
+  async #boardOf(server: AnyServer): Promise<Board> {
+    for (let board: Board | undefined; ;) {
+      const { at, outcome, entries } = await server.topic("board").read({ since: board?.at, limit: 1_000 });
+      // Another log may have begun since the last page.
+      if (board === undefined || outcome === "gap") board = { at: `${at.split(".")[0]}.0`, sum: 0 };
+      for (const { params } of entries) board = this.#add(board, params);
+      if (entries.length === 0) return board;
+    }
+  }
+
+  /** S1. Returns the state after a publication. */
+  #add({ at: before, sum }: Board, { n, at }: { n: number; at: string }): Board {
+    const [epoch, offset] = before.split(".");
+    const other = this.#placed.get(at) ?? n;
+    this.#placed.set(at, n);
+    if (at !== `${epoch}.${Number(offset) + 1}` || other !== n)
+      this.#setting.breach("S1", `${n} was applied after ${before}, as ${at}, which is ${other}`);
+    return { at, sum: (31 * sum + n) % 1e9 };
+  }
+
+  /** S4. Makes a change. */
+  async #change({ mutate }: Mutation<any>, change: string): Promise<void> {
+    const { breach } = this.#setting;
+    try {
+      const result: unknown = await mutate({ change });
+      this.figures["changes made"]++;
+      if (!this.#runs.get(change)?.some((run) => run.result === result))
+        breach("S4", `${change} has the result ${result}, of no run`);
+    } catch (error) {
+      const { code } = error as { code?: unknown };
+      // The outcome is unknown.
+      if (code !== -32011 && code !== "TIMEOUT") breach("S4", `${change} was rejected with ${String(error)}`);
+    }
+  }
+
+  /** S4. Runs a change. Returns a result that no other run has. */
+  async #run(change: string, server: AnyServer): Promise<number> {
+    const { random, breach, lifeOf } = this.#setting;
+    const [life, runs] = [lifeOf(server), this.#runs.get(change) ?? []];
+    if (life !== undefined && runs.some((run) => run.life === life)) breach("S4", `${change} ran twice`);
+    const result = ++this.#numbers;
+    this.#runs.set(change, [...runs, { result, life }]);
+    await sleep(random.below(LONG_MS));
+    return result;
+  }
+}
