@@ -1,7 +1,7 @@
-/** What a mutation shows of its changes, and that each is made once, with one key, whatever is lost. */
+/** What a mutation shows of its changes. That each is made once, whatever is lost, is a rule of the runs with faults (`test/support/stores.ts`). */
 import { describe, expect, it, onTestFinished } from "vitest";
 import { mutation, RpcError, type AnyPeer, type Mutation } from "../../src/index.js";
-import { testServer, type Line } from "../../src/testing/index.js";
+import { testServer } from "../../src/testing/index.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { gate, rejection } from "../support/turns.js";
 
@@ -64,24 +64,6 @@ describe("a mutation", () => {
     end();
     expect(await rejection(store.mutate({ text: "bad" }))).toMatchObject({ code: 403 });
     expect([shown(), count]).toEqual(["!bad: not yours", 6]);
-  });
-
-  it.each<[string, (line: Line, answer: () => void) => Promise<void>]>([
-    ["while it runs", async (line) => line.lose()],
-    ["twice while it runs", async (line) => (line.lose(), await pass(10_000), line.lose())],
-    ["before its response arrives", async (line, answer) => (line.stop(), answer(), await pass(0), line.lose(), line.start())], // prettier-ignore
-  ])("has its first outcome if the session is lost %s", async (_when, lose) => {
-    const { app, network, peer, settle, shown, store } = await start();
-    const answered = gate();
-    app.answered = answered.promise;
-    const [good, bad] = [store.mutate({ text: "good" }), rejection(store.mutate({ text: "bad" }))];
-    await settle();
-    await lose(network.of(peer), answered.resolve);
-    await pass(10_000);
-    answered.resolve();
-    await pass(1_000);
-    expect([await good, await bad, shown()]).toEqual([1, expect.objectContaining({ code: 403 }), "!bad: not yours"]);
-    expect([app.runs, new Set(app.keys).size, app.keys.length > 2]).toEqual([["good", "bad"], 2, true]);
   });
 
   it.each<[string, (of: Started) => Promise<unknown>, object, object]>([
