@@ -60,12 +60,15 @@ describe("a scripted WebSocket", () => {
     expect(ends).toEqual([{ code: 1000, reason: "" }]);
   });
 
-  it.each([0, undefined, 999, 1005, 1015, 4999])("reports %s from the runtime, or 1006 if it is no code", async (code) => {
-    const { webSocket, ends } = await opened();
-    webSocket.fire("close", { code, reason: "" });
-    await turn();
-    expect(ends).toEqual([{ code: code === undefined || code < 1000 ? 1006 : code, reason: "" }]);
-  });
+  it.each([0, undefined, 999, 1005, 1015, 4999])(
+    "reports %s from the runtime, or 1006 if it is no code",
+    async (code) => {
+      const { webSocket, ends } = await opened();
+      webSocket.fire("close", { code, reason: "" });
+      await turn();
+      expect(ends).toEqual([{ code: code === undefined || code < 1000 ? 1006 : code, reason: "" }]);
+    },
+  );
 
   it.each([
     ["1009 if the close ends with 1005", { code: 1005, reason: "" }, 1009],
