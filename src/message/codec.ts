@@ -90,6 +90,7 @@ export function isNamelessError(text: MessageText): boolean {
   return plainText(text).startsWith(`${OPEN}"id":null,"error":`);
 }
 
+/** Returns the JSON of an id. Most are numbers, for which `String` takes half the time of `JSON.stringify`. */
 function encodeId(id: Id): string {
   return typeof id === "number" ? String(id) : JSON.stringify(id);
 }
