@@ -96,7 +96,7 @@ export class SessionRegistry implements LinkDelegate {
   /** Resumes a session, which has accepted `resume`, over `socket`. */
   resume(link: ServerLink, socket: Socket, resume: ResumeFrame): void {
     this.#release(link);
-    link.resume(socket, resume, () => this.tokens.renew(link, resume.token));
+    link.resume(socket, resume, () => this.tokens.renew(link));
   }
 
   /** Ends the oldest suspended session with 1013 and this reason. Prefers sessions without a principal. */

@@ -66,12 +66,15 @@ export class TokenRegistry<S extends Resumable> {
 
   /** Finds the session that `resume` names, for that principal. Records the attempt. */
   find({ token, attempt }: ResumeFrame, principal: string | undefined): S | ResumeFailure {
+    const hash = this.#options.hash(token);
     // Rule 10: the `resume` of another principal does not change the session.
-    const session = this.byHash(this.#options.hash(token), principal);
+    const session = this.byHash(hash, principal);
     if (session === undefined) return "unknown";
     // Rule 3: an attempt that came after a later one does not change the session either.
     if (attempt <= session.attempt) return "stale";
     session.attempt = attempt;
+    // Rule 4: a client that sends the newest token has it.
+    if (hash === session.nextHash) this.confirm(session);
     return session;
   }
 
@@ -81,11 +84,9 @@ export class TokenRegistry<S extends Resumable> {
     return session?.principal === principal ? session : undefined;
   }
 
-  /** Returns a new token for a session that `token` resumes. It replaces the last one issued and not confirmed (rule 4). */
-  renew(session: S, token: string): string {
+  /** Returns a new token for a session that is resumed. It replaces the last one issued and not confirmed (rule 4). */
+  renew(session: S): string {
     const options = this.#options;
-    // A client that sends the newest token has it.
-    if (options.hash(token) === session.nextHash) this.confirm(session);
     if (session.nextHash !== undefined) this.#byHash.delete(session.nextHash);
     const newest = options.makeToken();
     session.nextHash = options.hash(newest);

@@ -199,8 +199,8 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   "3: a server takes a second `resume` on one line": reads("server", dropping('{"resume"', isLive)),
   "4: a client keeps its first token": reads("client", editing("resumed", withFirstToken)),
   "4: a server accepts no token before it is confirmed": tokens(({ renew }) => ({
-    renew(entry, token) {
-      const newest = renew(entry, token);
+    renew(entry) {
+      const newest = renew(entry);
       entry.nextHash = `${entry.nextHash}x`;
       return newest;
     },
@@ -219,8 +219,8 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
         open(session, token);
         all.set(token, session);
       },
-      renew(entry, token) {
-        const newest = renew(entry, token);
+      renew(entry) {
+        const newest = renew(entry);
         all.set(newest, entry);
         return newest;
       },

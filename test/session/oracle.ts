@@ -358,7 +358,7 @@ export class ServerEnd extends End implements Resumable {
     }
     this.line = line;
     line.end = this;
-    this.endpoint.resume(line.server, resume, () => this.oracle.registry.renew(this, resume.token));
+    this.endpoint.resume(line.server, resume, () => this.oracle.registry.renew(this));
     this.act();
   }
 }
