@@ -183,7 +183,6 @@ export class Entrance implements GateDelegate<Socket> {
     const emitRefresh = admission && this.peers.refresh(peer, admission);
     link.onAuth = undefined;
     this.peers.sessions!.resume(link, client.socket, resume);
-    this.peers.tally.resumed();
     this.#keepAuth(link, peer, client);
     emitRefresh?.();
   }

@@ -287,6 +287,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
       peers: this.open.size,
       suspended: this.sessions?.suspendedCount ?? 0,
       suspendedBytes: this.sessions?.stored ?? 0,
+      resumed: this.sessions?.resumed ?? 0,
       topics: this.topics.size,
       ...(engine !== undefined && { engine }),
     });

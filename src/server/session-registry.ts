@@ -32,6 +32,8 @@ interface Place extends Linked {
 export class SessionRegistry implements LinkDelegate {
   readonly options: SessionsOptions;
   readonly tokens: TokenRegistry<ServerLink>;
+  /** Number of times that a session was resumed. */
+  resumed = 0;
   /** The hello to each client, with an empty token. */
   readonly #hello: string;
   /**
@@ -96,6 +98,7 @@ export class SessionRegistry implements LinkDelegate {
   /** Resumes a session, which has accepted `resume`, over `socket`. */
   resume(link: ServerLink, socket: Socket, resume: ResumeFrame): void {
     this.#release(link);
+    this.resumed++;
     link.resume(socket, resume, () => this.tokens.renew(link));
   }
 

@@ -27,8 +27,8 @@ export interface ServerStats extends Omit<PeerStats, keyof Counts>, Readonly<Cou
   readonly engine?: EngineStats | undefined;
 }
 
-/** The present load, which the server knows. */
-type Load = Pick<ServerStats, "peers" | "suspended" | "suspendedBytes" | "topics" | "engine">;
+/** What the server knows besides the counts of its peers: the present load, and how often sessions were resumed. */
+type Load = Pick<ServerStats, "peers" | "suspended" | "suspendedBytes" | "topics" | "resumed" | "engine">;
 
 /** Adds up the counts of the peers of one server. */
 export class Tally {
@@ -37,17 +37,12 @@ export class Tally {
   #bytesReceived = 0;
   #bytesSent = 0;
   #opened = 0;
-  #resumed = 0;
   readonly #refused: Record<number, number> = {};
   readonly #closed: Record<number, number> = {};
 
   opened(peer: AnyPeer): void {
     this.#opened++;
     this.#live.add(peer);
-  }
-
-  resumed(): void {
-    this.#resumed++;
   }
 
   refused({ status }: Refusal): void {
@@ -82,7 +77,7 @@ export class Tally {
     }
     const refused = { ...this.#refused };
     const closed = { ...this.#closed };
-    const happened = { opened: this.#opened, resumed: this.#resumed, refused, closed };
+    const happened = { opened: this.#opened, refused, closed };
     return { ...load, ...counts, ...gauges, unsentBytes, bytesReceived, bytesSent, ...happened };
   }
 }
