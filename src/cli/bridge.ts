@@ -107,7 +107,11 @@ class Bridges implements GateDelegate<WebSocket> {
     return this.#args.framing === "lines" && offered.has("mcp") ? "mcp" : undefined;
   }
 
-  admit(webSocket: WebSocket): void {
+  admit(): (webSocket: WebSocket) => void {
+    return (webSocket) => this.#start(webSocket);
+  }
+
+  #start(webSocket: WebSocket): void {
     // A command may outlive its connection for seconds, so clients that reconnect quickly must not accumulate commands.
     if (this.#running.size >= 2 * this.#maxConnections) return refuse(webSocket);
     const bridged = this.#join(webSocket)

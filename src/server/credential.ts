@@ -29,6 +29,8 @@ export interface Client {
   readonly connection: GateSocket;
   /** Whether the client is authenticated by its hello, and may send `auth` again. */
   readonly takesAuth: boolean;
+  /** Whether the client offers to resume a session, and gets `reciproc.v1`. */
+  readonly resumes: boolean;
   /** What `authenticate` returned; `undefined` without that option, and until the client has sent its `auth`. */
   readonly admission: Admission | undefined;
 }
@@ -36,7 +38,7 @@ export interface Client {
 /** The credential of the client of one socket. */
 export class Credential {
   readonly #peers: ServerPeers;
-  readonly #gate: Gate<unknown>;
+  readonly #gate: Gate<any>;
   readonly #link: Link;
   readonly #peer: AnyPeer;
   readonly #client: Client & { readonly admission: Admission };
@@ -46,7 +48,7 @@ export class Credential {
 
   constructor(
     peers: ServerPeers,
-    gate: Gate<unknown>,
+    gate: Gate<any>,
     link: Link,
     peer: AnyPeer,
     client: Client & { readonly admission: Admission },

@@ -32,7 +32,7 @@ import { PROTOCOL } from "../session/link.js";
 import { endpointLimits, longestFrame } from "../session/sizes.js";
 import { closeIgnored, closeWithBye, cutLater, IGNORE } from "./closing.js";
 import { Credential, type Client } from "./credential.js";
-import { offeredBy, type Gate, type GateDelegate } from "./gate.js";
+import { offeredBy, type Gate, type GateDelegate, type TakeSocket } from "./gate.js";
 import type { Posts } from "./http.js";
 import { linkWithoutSession, MAX_AUTH_BYTES, type ServerLink } from "./link.js";
 import type { CheckedOptions } from "./options.js";
@@ -47,16 +47,13 @@ export interface Platform {
   /** Returns a one-way hash of a token. */
   hash(this: void, token: string): string;
   /** Makes the gate of a server, and what answers requests by POST, if any can come. The options are checked. */
-  connect(
-    options: CheckedOptions,
-    entrance: Entrance,
-  ): { readonly gate: Gate<Socket>; readonly posts: Posts | undefined };
+  connect(options: CheckedOptions, entrance: Entrance): { readonly gate: Gate<any>; readonly posts: Posts | undefined };
 }
 
 /** Lets clients in. */
 export class Entrance implements GateDelegate<Socket> {
   readonly peers: ServerPeers;
-  readonly gate: Gate<Socket>;
+  readonly gate: Gate<any>;
   /** Answers requests by HTTP POST. `undefined` if none can come. */
   readonly posts: Posts | undefined;
   readonly maxFrameBytes: number;
@@ -101,11 +98,6 @@ export class Entrance implements GateDelegate<Socket> {
     return this.#options.gate.authenticate !== undefined && this.#offers(request, AUTH_OFFER);
   }
 
-  /** Whether a client has not sent its `auth` yet. Any other client of a server that authenticates has an admission. */
-  #owesAuth(admission: Admission | undefined): boolean {
-    return admission === undefined && this.#options.gate.authenticate !== undefined;
-  }
-
   /** Returns true if a client makes an offer beside `reciproc.v1`, and gets `reciproc.v1`. */
   #offers(request: IncomingMessage, offer: string): boolean {
     // Most clients make none. Then nothing is split.
@@ -121,30 +113,28 @@ export class Entrance implements GateDelegate<Socket> {
     return chosen;
   }
 
-  /** As `claimSlot` of the peers, unless the client sends its `auth` first, or offers to resume a session and may need no slot. */
-  claimSlotUnlessLater(request: IncomingMessage, admission: Admission | undefined): Refusal | undefined {
-    const isLater = this.#owesAuth(admission) || this.#offersResume(request);
-    return isLater ? undefined : this.peers.claimSlot(admission);
-  }
-
   /** The session of a reconnecting client may still have its old socket, which is closed when the client resumes. */
   reserved(request: IncomingMessage): number {
     return this.#offersResume(request) ? this.peers.sessions!.live : 0;
   }
 
+  /** Claims a slot, unless the client sends its `auth` first, or offers to resume a session and may need none. */
   admit(
-    socket: Socket,
-    protocol: string,
-    admission: Admission | undefined,
     request: IncomingMessage,
+    admission: Admission | undefined,
     connection: GateSocket,
-  ): void {
-    const { heartbeat } = this.#options;
-    if (heartbeat !== undefined) socket.watch?.(heartbeat);
-    const takesAuth = this.#owesAuth(admission);
-    const client = { socket, request, connection, takesAuth, admission };
-    if (takesAuth) this.#await(new AuthArrival(this, client));
-    else this.open(client, protocol);
+  ): Refusal | TakeSocket<Socket> {
+    const { heartbeat, gate } = this.#options;
+    const takesAuth = admission === undefined && gate.authenticate !== undefined;
+    const resumes = this.#offersResume(request);
+    const refusal = takesAuth || resumes ? undefined : this.peers.claimSlot(admission);
+    if (refusal !== undefined) return refusal;
+    return (socket, protocol) => {
+      if (heartbeat !== undefined) socket.watch?.(heartbeat);
+      const client = { socket, request, connection, takesAuth, resumes, admission };
+      if (takesAuth) this.#await(new AuthArrival(this, client));
+      else this.open(client, protocol);
+    };
   }
 
   /** Limits how long a client may take to send its `auth`, or `resume` or a hello. */
@@ -156,12 +146,12 @@ export class Entrance implements GateDelegate<Socket> {
 
   /** Opens or resumes the connection of a client that may come in. */
   open(client: Client, protocol: string = PROTOCOL): void {
-    const { socket, admission } = client;
+    const { socket, resumes, admission } = client;
     const { config, sessions } = this.peers;
     if (protocol !== PROTOCOL) this.accept(client, plain(socket));
     else if (sessions === undefined)
       this.accept(client, linkWithoutSession(socket, endpointLimits(config.limits, config.bytes)));
-    else if (this.#offersResume(client.request)) this.#await(new ResumeArrival(this, client, sessions));
+    else if (resumes) this.#await(new ResumeArrival(this, client, sessions));
     else this.accept(client, sessions.link(socket, admission?.principal));
   }
 
@@ -294,10 +284,11 @@ class AuthArrival extends Arrival {
     if (this.#isOver) return;
     this.settle();
     if ("refusal" in verdict) return this.#refuse(verdict.refusal);
-    const { admission } = verdict;
-    const refusal = this.entrance.claimSlotUnlessLater(this.client.request, admission);
+    const { entrance } = this;
+    const client = { ...this.client, admission: verdict.admission };
+    const refusal = client.resumes ? undefined : entrance.peers.claimSlot(client.admission);
     if (refusal !== undefined) return this.#refuse(refusal);
-    this.entrance.open({ ...this.client, admission });
+    entrance.open(client);
   }
 
   #refuse(refusal: Refusal): void {

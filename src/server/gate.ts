@@ -26,26 +26,21 @@ export interface GateDelegate<W> {
   reserved?(request: IncomingMessage): number;
   /** Returns true if the delegate calls `authenticate` of the gate itself, once the WebSocket of this upgrade is open. */
   authenticatesLater?(request: IncomingMessage): boolean;
-  /** Claims a slot for a connection that is about to open. Returns a refusal if it may not. `admission`: as for `admit`. */
-  claimSlotUnlessLater?(request: IncomingMessage, admission: Admission | undefined): Refusal | undefined;
   /** Chooses one of the subprotocols that a client offers. Returns `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
   /**
-   * Takes an open socket over `connection`. `protocol` is the subprotocol, and empty for none. `admission` is what `authenticate`
-   * returned, and `undefined` without that option or if the client is authenticated later.
+   * Decides about a client that is about to get a WebSocket over `connection`. Returns a refusal, or what takes the open socket.
+   * `admission` is what `authenticate` returned, and `undefined` without that option or if the client is authenticated later.
    */
-  admit(
-    socket: W,
-    protocol: string,
-    admission: Admission | undefined,
-    request: IncomingMessage,
-    connection: GateSocket,
-  ): void;
+  admit(request: IncomingMessage, admission: Admission | undefined, connection: GateSocket): Refusal | TakeSocket<W>;
   /** Called when a request is refused, before it is answered. */
   refused(refusal: Refusal, request: IncomingMessage): void;
   /** Takes an error that no caller receives: `authenticate` threw, or the HTTP server failed. */
   failed(error: unknown): void;
 }
+
+/** Takes the open socket of a client that is admitted. `protocol` is its subprotocol, and empty for none. */
+export type TakeSocket<W> = (socket: W, protocol: string) => void;
 
 /** A client that is counted as a connection. */
 export interface Entry {
@@ -88,12 +83,7 @@ export abstract class Gate<W> {
    * Answers the request with 101, and calls `use` with the open socket and its subprotocol. Throws if another listener has upgraded the
    * connection.
    */
-  protected abstract open(
-    request: IncomingMessage,
-    connection: GateSocket,
-    head: unknown,
-    use: (socket: W, protocol: string) => void,
-  ): void;
+  protected abstract open(request: IncomingMessage, connection: GateSocket, head: unknown, use: TakeSocket<W>): void;
 
   /** Answers the request with an HTTP error, and ends its connection. */
   protected abstract answer(connection: GateSocket, refusal: Refusal): void;
@@ -233,13 +223,9 @@ export abstract class Gate<W> {
   #admit(admission: Admission | undefined, request: IncomingMessage, connection: GateSocket, head: unknown): void {
     // `ws` opens no WebSocket on a half-closed socket, so the socket must not claim a slot.
     if (!connection.readable || !connection.writable) return void connection.destroy();
-    const refusal = this.delegate.claimSlotUnlessLater?.(request, admission);
-    if (refusal !== undefined) return this.#refuse(refusal, request, connection, head);
-    this.#upgrade(connection, () =>
-      this.open(request, connection, head, (socket, protocol) =>
-        this.delegate.admit(socket, protocol, admission, request, connection),
-      ),
-    );
+    const admitted = this.delegate.admit(request, admission, connection);
+    if (typeof admitted !== "function") return this.#refuse(admitted, request, connection, head);
+    this.#upgrade(connection, () => this.open(request, connection, head, admitted));
   }
 
   #upgrade(connection: GateSocket, open: () => void): void {

@@ -35,14 +35,14 @@ const PREFLIGHT_AGE = "600";
 
 /** Answers requests that are no upgrades. */
 export class Posts {
-  readonly #gate: Gate<unknown>;
+  readonly #gate: Gate<any>;
   readonly #peers: ServerPeers;
   readonly #options: CheckedOptions;
   /** The peer of each request that passed the first checks. It is `undefined` until the request runs. */
   readonly #open = new Map<Exchange, AnyPeer | undefined>();
   #onEmpty: (() => void) | undefined;
 
-  constructor(gate: Gate<unknown>, peers: ServerPeers, options: CheckedOptions) {
+  constructor(gate: Gate<any>, peers: ServerPeers, options: CheckedOptions) {
     this.#gate = gate;
     this.#peers = peers;
     this.#options = options;
