@@ -141,8 +141,8 @@ function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
         else resolve(undefined);
         return false;
       }
-      const bye = readBye(first);
       const hello = helloOf(first);
+      const bye = hello === undefined ? readBye(first) : undefined;
       if (bye === undefined) resolve(hello);
       else refuse(bye.reason, { status: toHttpStatus(bye.code), cause: new Error(`the server sent ${first}`) });
       // The link gets the hello with the socket. It reads any other frame itself.
