@@ -18,26 +18,31 @@ import { runReporting, tell, warnOnce } from "../base/tell.js";
 import { errorOfEnd, type CloseInfo, type LinkReceiver, type Link } from "../message/transport.js";
 import { Abnormal, cutReason } from "../message/close-codes.js";
 
-/** Why a connection has ended. */
+/** Why a connection has ended, and how. */
 export interface End extends AbortCause {
   readonly reason: Error;
+  /** How this side ended it, for a reason of its own. That is reported, whatever the other side answers. */
+  readonly own?: CloseInfo | undefined;
+  /** What is reported; `undefined` until the transport has ended. */
+  info?: CloseInfo | undefined;
 }
 
-/** Gives a peer the connection that follows a lost one. */
-export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
+/** What a connection reports to its peer besides events. All peers share these functions. */
+export interface PeerReports {
+  /** The connection is lost, and `next` follows. */
+  replaced(peer: EventEmitter<any>, next: Connection): void;
+  /** Messages of the application flow for the first time. With `failure`: the connection has ended, whether they have flowed or not. */
+  opened(peer: EventEmitter<any>, failure?: End): void;
+  /** The event `close` was emitted, with `info`. */
+  closed(peer: EventEmitter<any>, info: CloseInfo): void;
+}
 
 /** The connection of a peer. */
 export class Connection implements LinkReceiver, FlowConnection {
   /** Why the connection has ended; `undefined` while it has not. */
   declare ended: End | undefined;
-  /** How the connection ended; `undefined` until its transport has ended. */
-  declare closeInfo: CloseInfo | undefined;
-  /** Called after `close` is emitted. */
-  declare onClosed: ((info: CloseInfo) => void) | undefined;
   /** True until messages of the application flow for the first time. Still true if the connection ended before that. */
   declare isConnecting: boolean;
-  /** Called once: when `isConnecting` becomes false, or with the reason if the connection ends before. */
-  declare onOpened: ((failure?: End) => void) | undefined;
   /** The parts of the features, once one was needed. */
   declare madeParts: Parts | undefined;
   declare readonly counts: Counts;
@@ -49,20 +54,16 @@ export class Connection implements LinkReceiver, FlowConnection {
   declare readonly flow: Flow;
   declare readonly outgoing: OutgoingCalls;
   declare readonly incoming: IncomingCalls;
-  readonly #replace: Replace;
-  /** Why this side ended the connection, if it had a reason of its own. */
-  #cause: CloseInfo | undefined;
+  readonly #reports: PeerReports;
 
   /** `previous`: the connection that this one follows. */
-  constructor(peer: EventEmitter<any>, transport: Link, config: Config, replace: Replace, previous?: Connection) {
-    this.ended = this.closeInfo = this.madeParts = undefined;
+  constructor(peer: EventEmitter<any>, transport: Link, config: Config, reports: PeerReports, previous?: Connection) {
+    this.ended = this.madeParts = undefined;
     this.isConnecting = previous?.isConnecting ?? transport.isConnecting === true;
-    this.onClosed = previous?.onClosed;
-    this.onOpened = previous?.onOpened;
     this.peer = peer;
     this.transport = transport;
     this.config = config;
-    this.#replace = replace;
+    this.#reports = reports;
     this.counts = previous?.counts ?? newCounts();
     // A connection that follows a lost one waits for a socket. Until then it is not known what the next server understands.
     const isDown = this.isConnecting || previous !== undefined;
@@ -107,14 +108,16 @@ export class Connection implements LinkReceiver, FlowConnection {
 
   /** Ends the connection, whose transport has ended. */
   closed(reported: CloseInfo): void {
-    if (this.closeInfo !== undefined) return;
+    if (this.ended?.info !== undefined) return;
+    const own = this.ended?.own;
     // A slow or broken reader often never answers the close. The socket then reports 1006, which says nothing about the cause.
-    const info = this.#cause === undefined ? reported : { ...reported, ...this.#cause };
-    this.closeInfo = info;
-    if (this.ended === undefined) this.#stop(makeEnd("closed", info));
+    const info = own === undefined ? reported : { ...reported, ...own };
+    const end = this.ended ?? makeEnd("closed", info);
+    end.info = info;
+    if (this.ended === undefined) this.#stop(end);
     this.config.hooks.closed?.(this.peer, info);
     this.emit("close", info);
-    this.onClosed?.(info);
+    this.#reports.closed(this.peer, info);
   }
 
   suspended(): void {
@@ -142,8 +145,8 @@ export class Connection implements LinkReceiver, FlowConnection {
   lost(error: Error): void {
     const { transport } = this;
     // The next connection is made first: code that reacts to the loss, such as an aborted handler, must be able to close it.
-    const next = new Connection(this.peer, transport, this.config, this.#replace, this);
-    this.#replace(this.peer, next);
+    const next = new Connection(this.peer, transport, this.config, this.#reports, this);
+    this.#reports.replaced(this.peer, next);
     transport.start(next);
     this.#settleAll({ reason: error }, next.outgoing);
     // A peer that was never open has lost nothing of its application.
@@ -162,7 +165,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     if (this.ended !== undefined || this.flow.isSuspended) return;
     if (!this.isConnecting) return this.emit("resume");
     this.isConnecting = false;
-    this.#reportOpening();
+    this.#reports.opened(this.peer);
   }
 
   /** Whether messages of the dialect may be sent that the application did not write. */
@@ -197,17 +200,15 @@ export class Connection implements LinkReceiver, FlowConnection {
    */
   end(end: CloseInfo): void {
     const { code, reason, error } = end;
-    if (this.ended === undefined)
-      this.#cause = { code, reason: cutReason(reason), ...(error !== undefined && { error }) };
-    this.close(end);
+    this.close(end, { code, reason: cutReason(reason), ...(error !== undefined && { error }) });
   }
 
-  /** Ends the connection for the application. How the transport ended is reported. */
-  close(end: CloseInfo): void {
+  /** Ends the connection. `own`: what is reported. Without it, as for the application, how the transport ended is reported. */
+  close(end: CloseInfo, own?: CloseInfo): void {
     if (this.ended === undefined) this.flow.flush();
     // Sending what was queued may end the connection, as its other side reads too slowly.
     if (this.ended !== undefined) return;
-    this.#stop(makeEnd("closed on this side", end));
+    this.#stop(makeEnd("closed on this side", end, own));
     const { transport } = this;
     const reason = cutReason(end.reason);
     transport.sayBye?.({ ...end, reason }, this.flow.stop());
@@ -223,14 +224,8 @@ export class Connection implements LinkReceiver, FlowConnection {
 
   #stop(end: End): void {
     this.#settleAll(end);
-    this.#reportOpening(end);
+    this.#reports.opened(this.peer, end);
     this.config.hooks.ended?.(this.peer);
-  }
-
-  #reportOpening(failure?: End): void {
-    this.onOpened?.(failure);
-    // Its promise is settled. Its closures would live as long as the connection.
-    this.onOpened = undefined;
   }
 
   /**
@@ -247,11 +242,13 @@ export class Connection implements LinkReceiver, FlowConnection {
 }
 
 /** Returns why a connection has ended. Its error is made when it is first read: it records its stack, which takes several microseconds. */
-function makeEnd(what: string, info: CloseInfo): End {
+function makeEnd(what: string, how: CloseInfo, own?: CloseInfo): End {
   let error: Error | undefined;
   return {
     get reason() {
-      return (error ??= errorOfEnd(what, info));
+      return (error ??= errorOfEnd(what, how));
     },
+    own,
+    info: undefined,
   };
 }

@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** The peer: one end of a connection, as its users see it. */
 import type { BytesCodec } from "../message/bytes.js";
-import { Connection, type Replace } from "./connection.js";
+import { Connection, type End, type PeerReports } from "./connection.js";
 import type { ContractOptions } from "../contract/checks.js";
 import type {
   AnyMethods,
@@ -215,7 +215,7 @@ export type AnyPeer = Peer<any, any, any>;
 const aTransport = shape({ start: anyFunction, send: anyFunction, close: anyFunction });
 
 let readConnection: (peer: AnyPeer) => Connection;
-let replaceConnection: Replace;
+let peerReports: PeerReports;
 let replaceAuth: (peer: AnyPeer, auth: unknown) => void;
 
 /** Returns the present connection of a peer. For the server, and for the driver of a client. */
@@ -295,6 +295,10 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   #remote: Remote<R> | undefined;
   #opened: Promise<void> | undefined;
   #closed: Promise<CloseInfo> | undefined;
+  /** Settles `opened`, while that is pending. */
+  #settleOpened: ((failure?: End) => void) | undefined;
+  /** Settles `closed`, once that was asked for. */
+  #settleClosed: ((info: CloseInfo) => void) | undefined;
 
   /**
    * Takes over an open `transport`, and starts it. Throws a `TypeError` for bad options, naming the option, the rule and the
@@ -307,7 +311,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     super();
     aTransport(transport, "transport");
     const all = config ?? configOf(options, new.target.features);
-    this.#connection = new Connection(this, transport, all, replaceConnection);
+    this.#connection = new Connection(this, transport, all, peerReports);
     if (config === undefined) transport.start(this.#connection);
   }
 
@@ -350,10 +354,10 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   get opened(): Promise<void> {
     return (this.#opened ??= observed(
       new Promise((resolve, reject) => {
-        const connection = this.#connection;
-        if (!connection.isConnecting) resolve();
-        else if (connection.ended !== undefined) reject(connection.ended.reason);
-        else connection.onOpened = (failure) => (failure === undefined ? resolve() : reject(failure.reason));
+        const { isConnecting, ended } = this.#connection;
+        if (!isConnecting) resolve();
+        else if (ended !== undefined) reject(ended.reason);
+        else this.#settleOpened = (failure) => (failure === undefined ? resolve() : reject(failure.reason));
       }),
     ));
   }
@@ -361,9 +365,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /** Resolves when the connection has ended and its calls have rejected, with what `close` is emitted with. Never rejects. */
   get closed(): Promise<CloseInfo> {
     return (this.#closed ??= new Promise((resolve) => {
-      const { closeInfo } = this.#connection;
-      if (closeInfo === undefined) this.#connection.onClosed = (info) => resolve(afterFailed(info));
-      else resolve(closeInfo);
+      const past = this.#connection.ended?.info;
+      if (past === undefined) this.#settleClosed = (info) => resolve(afterFailed(info));
+      else resolve(past);
     }));
   }
 
@@ -486,9 +490,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   waitFor(event: keyof PeerEvents, options?: object): Promise<any> {
     return new Promise((resolve, reject) => {
       const { signal } = checkOptions("options", options, { signal: optional(anySignal) });
-      const { ended, closeInfo } = this.#connection;
+      const { ended } = this.#connection;
       if (signal?.aborted) throw signal.reason;
-      if (event === "close" && closeInfo !== undefined) return resolve([closeInfo]);
+      if (event === "close" && ended?.info !== undefined) return resolve([ended.info]);
       if (event !== "close" && ended !== undefined) throw ended.reason;
       const emitted = (...args: unknown[]): void => resolve((leave(), args));
       const closed = (): void => reject((leave(), this.#connection.ended!.reason));
@@ -538,8 +542,18 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   static {
     readConnection = (peer) => peer.#connection;
     replaceAuth = (peer, auth) => void (peer.#auth = auth);
-    replaceConnection = (peer, next) => {
-      (peer as AnyPeer).#connection = next;
+    peerReports = {
+      replaced(peer, next) {
+        (peer as AnyPeer).#connection = next;
+      },
+      opened(peer, failure) {
+        (peer as AnyPeer).#settleOpened?.(failure);
+        // The promise is settled. Its closures would live as long as the peer.
+        (peer as AnyPeer).#settleOpened = undefined;
+      },
+      closed(peer, info) {
+        (peer as AnyPeer).#settleClosed?.(info);
+      },
     };
     refuseUnknownEvents(Peer.prototype, EVENTS);
   }
