@@ -85,8 +85,8 @@ export class ServerLink extends NodeLink implements Resumable {
     return isTrue;
   }
 
-  /** Continues the session on another socket, after `checkResume`. `makeToken` returns the next token of the session. */
-  resume(socket: Socket, { received, limits, bytes }: ResumeFrame, makeToken: () => string): void {
+  /** Continues the session on another socket, after `checkResume`. `token`: the next one of the session. */
+  resume(socket: Socket, { received, limits, bytes }: ResumeFrame, token: string): void {
     // The receiver is not suspended if its socket is not lost yet.
     const kind = this.flowing === undefined ? "resuming" : "live";
     const left = { code: CloseCode.Superseded, reason: "a newer socket took over" };
@@ -100,7 +100,7 @@ export class ServerLink extends NodeLink implements Resumable {
     // Rule 9: the hello that confirmed the session may never have come.
     if (session.theirs === UNKNOWN_LIMITS) session.theirs = limits;
     this.takesBytes = this.limits.bytes === true && bytes === true;
-    this.write([JSON.stringify({ resumed: { token: makeToken(), received: session.ack() } })]);
+    this.write([JSON.stringify({ resumed: { token, received: session.ack() } })]);
     session.rewind(received);
     this.startMessages(at, "live", session);
     socket.start(this);

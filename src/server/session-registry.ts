@@ -99,7 +99,7 @@ export class SessionRegistry implements LinkDelegate {
   resume(link: ServerLink, socket: Socket, resume: ResumeFrame): void {
     this.#release(link);
     this.resumed++;
-    link.resume(socket, resume, () => this.tokens.renew(link));
+    link.resume(socket, resume, this.tokens.renew(link));
   }
 
   /** Ends the oldest suspended session with 1013 and this reason. Prefers sessions without a principal. */

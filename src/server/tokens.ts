@@ -43,11 +43,6 @@ export class TokenRegistry<S extends Resumable> {
     return this.#resumable;
   }
 
-  /** Returns a token for a session that may start. */
-  makeToken(): string {
-    return this.#options.makeToken();
-  }
-
   /** Registers a session whose client was offered `token`, and accepts the token from now on (rule 9). */
   open(session: S, token: string): void {
     session.nextHash = this.#options.hash(token);

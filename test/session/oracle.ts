@@ -134,7 +134,7 @@ export class Line {
     this.returns = returns;
     this.principal = principal;
     this.isReciproc = isReciproc;
-    this.token = oracle.registry.makeToken();
+    this.token = oracle.makeToken();
     this.isAnswered = !returns;
     this.client.other = this.server;
     this.server.other = this.client;
@@ -358,7 +358,7 @@ export class ServerEnd extends End implements Resumable {
     }
     this.line = line;
     line.end = this;
-    this.endpoint.resume(line.server, resume, () => this.oracle.registry.renew(this));
+    this.endpoint.resume(line.server, resume, this.oracle.registry.renew(this));
     this.act();
   }
 }
@@ -393,13 +393,14 @@ export class Oracle {
   /** Whether a message leaves in the call that sends it, and not at the end of its tick. */
   sendsAtOnce = false;
   #tokens = 0;
+  readonly makeToken = (): string => `secret-${++this.#tokens}`;
   readonly #labels = { client: 0, server: 0 };
   #isClosing = false;
 
   constructor(kind = 0, fault: Fault = {}) {
     this.limits = LIMITS[kind % LIMITS.length]!;
     this.fault = fault;
-    this.registry = new TokenRegistry({ makeToken: () => `secret-${++this.#tokens}`, hash: (token) => `#${token}` });
+    this.registry = new TokenRegistry({ makeToken: this.makeToken, hash: (token) => `#${token}` });
     fault.changeRegistry?.(this.registry);
     this.client = this.#makeClient();
     this.reconnect();
