@@ -1,7 +1,7 @@
-/** Imports `socket/heartbeat` and `base/tick`: no public interface shows when a ping is sent, and no task of the library throws at the end of a tick. */
+/** Imports `socket/heartbeat` and `socket/coalescer`: no public interface shows when a ping is sent, and no task of the library throws at the end of a tick. */
 import { describe, expect, it } from "vitest";
 import { Heartbeat, type Pulse } from "../../src/socket/heartbeat.js";
-import { atEndOfTick } from "../../src/base/tick.js";
+import { atEndOfTick } from "../../src/socket/coalescer.js";
 import { pass, stall, useVirtualClock } from "../support/time.js";
 import { uncaughtIn } from "../support/uncaught.js";
 
