@@ -493,9 +493,7 @@ export abstract class Endpoint {
     if (this.state !== at) return;
     while (session.hasUnsent) {
       if (socket.unsentBytes >= highWaterBytes) return this.socketFull();
-      const frame = session.takeUnsent();
-      if (at.owesHello) this.#writeFrame(at, frame);
-      else socket.send(frame);
+      this.#writeFrame(at, session.takeUnsent());
     }
   }
 
