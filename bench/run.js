@@ -1,11 +1,12 @@
 /**
- * Measures all contenders in all scenarios, and writes the report. With `--fleet`, `--attacks` or `--reconnect`, measures several nodes,
- * floods or outages instead.
+ * Measures all contenders in all scenarios, and writes the report. With `--fleet`, `--attacks`, `--reconnect` or `--page`, measures several
+ * nodes, floods, outages or a page instead.
  */
 import { absence, BASELINE, FLOOR } from "./contenders.js";
 import { measureAttacks } from "./attacks/run.js";
 import { machine, versions } from "./machine.js";
 import { measureFleet } from "./fleet/run.js";
+import { measurePage } from "./page/run.js";
 import { measureReconnect } from "./reconnect/run.js";
 import { Process } from "./process.js";
 import { writeReport } from "./report.js";
@@ -120,6 +121,10 @@ async function main() {
   }
   if (args.includes("--reconnect")) {
     await measureReconnect(args.filter((arg) => arg !== "--reconnect"));
+    return;
+  }
+  if (args.includes("--page")) {
+    await measurePage(args.filter((arg) => arg !== "--page"));
     return;
   }
   const run = readArguments(args);

@@ -23,6 +23,11 @@ answer({
     for (const payload of payloads) broadcast(method, payload);
     return started;
   },
+  /** Notifies the only client so many times, all in one tick. */
+  flood(count) {
+    const [peer] = peers;
+    for (let n = 1; n <= count; n++) void contender.notify(peer, "moved", n);
+  },
   /** Calls the only client for some time, with some calls in flight. Returns the calls per second. */
   callClient: (inFlight, ms) => rate({ peers: [...peers], call: contender.call, inFlight, ms, method: "increment" }),
 });

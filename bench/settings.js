@@ -48,6 +48,7 @@ const USAGE = `Usage: npm run bench -- [--quick] [--only SCENARIOS] [--contender
   --fleet        several nodes over Redis, beside socket.io (with --help, its own arguments)
   --attacks      what floods cost the server, and how long another client waits meanwhile
   --reconnect    how soon clients are back after their server was down, beside socket.io
+  --page         a client in a page of Chromium, beside a bare WebSocket
 `;
 
 /** Reads the arguments. Throws an error with a message for the user if one is wrong. */
