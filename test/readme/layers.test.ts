@@ -159,7 +159,7 @@ it("the tests import the interfaces of src, and few other modules, each with its
   const imported = new Set(all.flatMap((each) => each.imported));
   expect([...FOR_TESTS].filter((name) => !imported.has(name))).toEqual([]);
   const exceptions = all.filter(({ modules }) => modules.length > 0);
-  expect(exceptions).toContainEqual(expect.objectContaining({ modules: ["socket/heartbeat", "base/tick"] }));
+  expect(exceptions).toContainEqual(expect.objectContaining({ modules: ["socket/heartbeat", "socket/coalescer"] }));
   expect(exceptions.filter(({ unexplained }) => unexplained.length > 0)).toEqual([]);
   // All are printed if there are too many.
   expect(exceptions.length > MOST_EXCEPTIONS ? exceptions : []).toEqual([]);
