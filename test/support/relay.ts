@@ -111,27 +111,33 @@ export class Line {
   }
 }
 
-/** Where connections go: a port, a URL, or what returns the port of the next connection. `undefined` resets the connection. */
-export type Target = number | string | (() => number | undefined);
+/** Where connections go: a port, a URL, or what returns the port of one that came to a port of the relay. `undefined` resets it. */
+export type Target = number | string | ((at: number) => number | undefined);
 
 export class Relay implements AsyncDisposable {
   /** The connections with at least one open side, the oldest first. */
   readonly lines = new Set<Line>();
-  port = 0;
   accepted = 0;
   target: Target;
   /** Called with the bytes for one side. Returns those that are forwarded now. `Line.write` forwards others later. */
   pass: (bytes: Buffer, to: Side, line: Line) => Buffer | undefined = (bytes) => bytes;
   readonly #paused = new Set<Side>();
-  #listener: Server | undefined;
+  readonly host: string;
+  /** The first one of its ports. */
+  readonly port: number;
+  readonly #ports: readonly number[];
+  #listeners: readonly Server[] = [];
 
-  private constructor(target: Target) {
+  private constructor(target: Target, host: string, ports: readonly number[]) {
     this.target = target;
+    this.host = host;
+    [this.port] = ports as [number];
+    this.#ports = ports;
   }
 
-  static async to(target: Target): Promise<Relay> {
-    const relay = new Relay(target);
-    relay.port = await freePort();
+  /** Listens at a free port, or at some ports of an address. */
+  static async to(target: Target, host = "127.0.0.1", ports?: readonly number[]): Promise<Relay> {
+    const relay = new Relay(target, host, ports ?? [await freePort()]);
     await relay.open();
     return relay;
   }
@@ -164,20 +170,22 @@ export class Relay implements AsyncDisposable {
 
   /** Ends all connections, and refuses new ones until `open`, on the same port. */
   async close(): Promise<void> {
-    const listener = this.#listener;
-    this.#listener = undefined;
+    const listeners = this.#listeners;
+    this.#listeners = [];
     this.cut();
-    if (listener !== undefined) await once(listener.close(), "close");
+    await Promise.all(listeners.map((listener) => once(listener.close(), "close")));
   }
 
   async open(): Promise<void> {
-    this.#listener = createServer((client) => this.#take(client)).listen(this.port, "127.0.0.1");
-    await once(this.#listener, "listening");
+    this.#listeners = this.#ports.map((port) =>
+      createServer((client) => this.#take(client, port)).listen(port, this.host),
+    );
+    await Promise.all(this.#listeners.map((listener) => once(listener, "listening")));
   }
 
-  #take(client: Socket): void {
+  #take(client: Socket, at: number): void {
     this.accepted++;
-    const target = typeof this.target === "function" ? this.target() : this.target;
+    const target = typeof this.target === "function" ? this.target(at) : this.target;
     if (target === undefined) {
       client.on("error", () => {}).resetAndDestroy();
       return;
