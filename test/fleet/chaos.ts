@@ -3,7 +3,7 @@ import { EngineError, type Engine } from "../../src/node.js";
 import type { Figures } from "./oracle.js";
 import { FaultyEngine, type FaultyLink } from "./faulty.js";
 import { settled } from "./nodes.js";
-import { after, LEASE_MS, World, type Fault as FaultOf, type Misuse } from "./world.js";
+import { after, LEASE_MS, World, type Fault as FaultOf, type Misuse, type Place } from "./world.js";
 
 /** How late a slow broker answers. */
 const SLOW_MS = 500;
@@ -95,11 +95,11 @@ export async function play(
   act: (world: World<FaultyLink>) => Promise<void> = async () => {},
 ): Promise<{ figures: Figures; world: World<FaultyLink> }> {
   const engine = new FaultyEngine({ leaseMs: LEASE_MS });
-  const next = async (): Promise<{ engine: Engine; link: () => FaultyLink }> => ({
-    engine: bend(engine),
-    link: () => engine.links.at(-1)!,
+  const start: Place<FaultyLink>["start"] = async ({ serve }) => ({
+    node: serve(bend(engine)),
+    link: engine.links.at(-1)!,
   });
-  const world = new World(seed, clients, { next, noticeMs: 0, patienceMs: 50_000, hasLogs: true }, misuse);
+  const world = new World(seed, clients, { start, noticeMs: 0, patienceMs: 50_000, hasLogs: true }, misuse);
   const disturb = async (): Promise<void> => {
     const all = [...faults, ...faults, ...faults];
     const ofNodes = all.filter((name) => name !== "emptied");

@@ -1,7 +1,7 @@
 /** Nodes over an engine with random faults, and their clients, in virtual time. */
 import { afterEach, expect, it, vi } from "vitest";
 import { FAULTS, play, type Fault } from "./chaos.js";
-import { useFleet } from "./nodes.js";
+import { useFleet, type Node } from "./nodes.js";
 import { after } from "./world.js";
 
 useFleet();
@@ -44,7 +44,7 @@ it("a deployment settles every call with its true outcome, loses no publication,
       const { node, run } = one.nodes.get(route)!;
       // The balancer may know of a drain, or learn of it when the node has ended: then the node refuses clients with 503.
       if (i !== 1) one.nodes.delete(route);
-      await node.server.drain({ timeoutMs: 10_000, retryMs: 300 });
+      await (node as Node).server.drain({ timeoutMs: 10_000, retryMs: 300 });
       run.endedAt = performance.now();
       await one.start(route);
     }

@@ -1,5 +1,6 @@
 /**
- * The oracle: records what nodes and clients did, and judges it by the rules.
+ * The oracle: records what nodes and clients did, and judges it by the rules. They follow from docs/SCALING.md, "What is promised" and
+ * "When something fails", which the constants below quote, and not from the source.
  * N1: no notification arrives twice. N2: the notifications of each node arrive in order. N3: a notification is lost only while its
  * sender or its receiver had no connection. N4: a node reports each connection that it loses, and nothing else.
  * L1: each acknowledged publication arrives once at each member, or the member was told of a gap that covers it. L2: all have one
@@ -14,6 +15,8 @@
  */
 import type { StoreRule } from "../support/stores.js";
 
+/** The lease of the nodes, in milliseconds. */
+export const LEASE_MS = 2_000;
 /** How long calls and publications may take, in milliseconds. */
 export const TIMEOUT_MS = 4_000;
 
@@ -32,17 +35,18 @@ export class Breach extends Error {
   override readonly name = "Breach";
 }
 
-/** A message may be on its way so long before or after a fault, in milliseconds. */
-const ON_THE_WAY_MS = 1_000;
-/** How long a node may take until it reports a lost connection. */
-const REPORT_MS = 2_000;
-/** How much later than its timeout a call may settle. */
+/** "Each node sends a small message, a beat, to all nodes three times in `leaseMs`." */
+export const BEAT_MS = LEASE_MS / 3;
+/** "It also reconnects if two of its own beats do not come back": it finds that when the next one is due. */
+const REPORT_MS = 3 * BEAT_MS;
+/** "Those of one that died [are gone] after 4/3 of `leaseMs`." */
+const GIVEN_UP_MS = 4 * BEAT_MS;
+/** "The node tries again each second" to subscribe. */
+const SUBSCRIBE_MS = 1_000;
+/** "So within 10 s, each of these 32 logs is read on or has a gap." */
+const READ_ON_MS = 10_000;
+/** No document says how long a message may be on its way, or how exact a timer is: a bound of the brokers and machines of the runs. */
 const LATE_MS = 1_000;
-/** How long before its members leave, or before it reports that its broker is silent, a node may have been heard last. */
-const SILENT_MS = 5_000;
-/** With such an error, a node reports that its broker is silent. If the machine paused for so long, the broker may have been. */
-const SILENCE = /no answer for|does not answer|do not come back/;
-const PAUSE_MS = 500;
 const MOST_BREACHES = 20;
 
 /** A time in which something was wrong; `to` is infinite while it lasts. */
@@ -70,6 +74,8 @@ export interface Run {
   readonly members: Map<string, MemberEvent>;
   /** When which member left. */
   readonly left: { readonly id: string; readonly time: number }[];
+  /** How long the node has done nothing at most, because it was stopped or the machine was busy. */
+  pausedMs?: number;
   endedAt: number;
 }
 
@@ -84,7 +90,7 @@ export interface Stay {
   readonly client: number;
   /** The position with which the client came. */
   readonly since: string | undefined;
-  readonly told: { readonly run: number; readonly n: number }[];
+  readonly told: { readonly run: number; readonly n: number; readonly sentAt: number; readonly time: number }[];
   readonly events: Arrival[];
   welcome: Welcome | undefined;
   joinedAt: number;
@@ -149,7 +155,7 @@ export class Oracle {
     if (isRare && this.#breaches.length < MOST_BREACHES) this.#breaches.push(`${rule}: ${text}`);
   }
 
-  /** Records that this process, or that of a broker, has done nothing for so long. */
+  /** Records that this process has done nothing for so long. */
   paused(ms: number): void {
     this.#longestPauseMs = Math.max(this.#longestPauseMs, ms);
   }
@@ -182,7 +188,6 @@ export class Oracle {
   }
 
   #judgeAll(): Figures {
-    if (this.#longestPauseMs >= PAUSE_MS) this.#excuseSilences();
     return {
       servers: this.runs.size,
       sessions: this.stays.length,
@@ -194,57 +199,50 @@ export class Oracle {
     };
   }
 
-  /** A broker that is not scheduled for seconds is a trouble which no fault has made. */
-  #excuseSilences(): void {
-    for (const { states, troubles } of this.runs.values())
-      for (const [i, { state, text, time }] of states.entries())
-        if (state === "down" && SILENCE.test(text))
-          troubles.push({ from: time - SILENT_MS, to: states[i + 1]?.time ?? Infinity, isOfAll: true });
-  }
-
   /** P3. */
   #judgeLeaves(): Figures {
     const stays = new Map(this.stays.map((stay) => [stay.welcome?.id, stay]));
     for (const { run, left } of this.runs.values())
       for (const { id, time } of left) {
         const stay = stays.get(id);
-        if (stay?.welcome === undefined || time < stay.joinedAt || time > stay.endedAt - this.#late(ON_THE_WAY_MS))
-          continue;
+        if (stay?.welcome === undefined || time < stay.joinedAt || time >= this.#connectedUntil(stay)) continue;
         const isExcused = [run, stay.welcome.run].some((one) => this.#isUnheard(one, time));
         if (!isExcused) this.breach("P3", `client ${stay.client} left at ${time} for node ${run}, and is connected`);
       }
     return { "members that left": [...this.runs.values()].flatMap(({ left }) => left).length };
   }
 
-  /** Whether others may not have heard a node before some time, for a reason of its own. */
+  /** Returns until when a client was certainly connected: when the last notification was sent that it got in its session. */
+  #connectedUntil({ endedAt, told }: Stay): number {
+    return endedAt === Infinity ? Infinity : Math.max(...told.map(({ sentAt }) => sentAt));
+  }
+
+  /** Whether a node may have been given up at some time, for a reason of its own: "A broker that stops makes no member leave". */
   #isUnheard(run: number, time: number): boolean {
     const { endedAt, troubles } = this.runs.get(run)!;
-    if (time > endedAt - this.#late(ON_THE_WAY_MS)) return true;
+    if (time > endedAt) return true;
     return troubles.some(
-      ({ from, to, isOfAll = false }) => !isOfAll && time > from && time - this.#late(SILENT_MS) < to,
+      ({ from, to, isOfAll = false }) => !isOfAll && time > from && time < to + this.#late(GIVEN_UP_MS),
     );
   }
 
-  /** Whether a node may have had no connection between two times. */
+  /** Whether a node may have had no connection, or no subscription, between two times. */
   #isTroubled(run: number, from: number, to: number): boolean {
     const { endedAt, troubles } = this.runs.get(run)!;
-    if (to > endedAt - this.#late(ON_THE_WAY_MS)) return true;
-    return troubles.some(
-      (trouble) => to > trouble.from - this.#late(ON_THE_WAY_MS) && from < trouble.to + this.#late(ON_THE_WAY_MS),
-    );
+    return to > endedAt || troubles.some((one) => to >= one.from && from <= one.to + this.#late(SUBSCRIBE_MS));
   }
 
   #judgeNotifications(): Figures {
     let [arrived, lost] = [0, 0];
     for (const stay of this.stays) {
       const last = new Map<number, number>();
-      const got = new Set<string>();
-      for (const { run, n } of stay.told) {
+      const got = new Map<number, number>();
+      for (const { run, n, time } of stay.told) {
         arrived++;
-        if (got.has(`${run} ${n}`)) this.breach("N1", `client ${stay.client} got ${n} of node ${run} twice`);
+        if (got.has(n)) this.breach("N1", `client ${stay.client} got ${n} of node ${run} twice`);
         else if (n < (last.get(run) ?? 0))
           this.breach("N2", `client ${stay.client} got ${n} of node ${run} after ${last.get(run)}`);
-        got.add(`${run} ${n}`);
+        got.set(n, time);
         last.set(run, n);
       }
       lost += this.#lostBy(stay, got);
@@ -252,17 +250,24 @@ export class Oracle {
     return { notifications: this.sent.length, "notifications that arrived": arrived, "notifications lost": lost };
   }
 
-  /** N3. Returns how many notifications did not reach the client while it was a member. */
-  #lostBy({ welcome, joinedAt, endedAt, client }: Stay, got: ReadonlySet<string>): number {
+  /** N3. Returns how many notifications a member did not get. They were lost before the next one of that node arrived. `got`: when which did. */
+  #lostBy({ welcome, joinedAt, endedAt, client }: Stay, got: ReadonlyMap<number, number>): number {
     if (welcome === undefined) return 0;
     let lost = 0;
-    for (const { run, n, time } of this.sent) {
-      if (time < joinedAt || time > endedAt - this.#late(ON_THE_WAY_MS) || got.has(`${run} ${n}`)) continue;
+    const next = new Map<number, number>();
+    for (let i = this.sent.length - 1; i >= 0; i--) {
+      const { run, n, time } = this.sent[i]!;
+      const arrivedAt = got.get(n);
+      if (arrivedAt !== undefined) next.set(run, arrivedAt);
+      if (arrivedAt !== undefined || time < joinedAt || time > endedAt) continue;
       lost++;
+      const { endedAt: runEndedAt, pausedMs = 0 } = this.runs.get(run)!;
+      const until = Math.min(next.get(run) ?? Infinity, time + this.#late(LATE_MS) + pausedMs);
       const isExcused =
-        run === welcome.run
-          ? time > this.runs.get(run)!.endedAt - this.#late(ON_THE_WAY_MS)
-          : this.#isTroubled(run, time, time) || this.#isTroubled(welcome.run, time, time);
+        until > endedAt ||
+        (run === welcome.run
+          ? until > runEndedAt
+          : this.#isTroubled(run, time, until) || this.#isTroubled(welcome.run, time, until));
       if (!isExcused)
         this.breach("N3", `${n} of node ${run} at ${time} did not reach client ${client} of node ${welcome.run}`);
     }
@@ -369,16 +374,16 @@ export class Oracle {
     }
   }
 
-  /** L1: what was acknowledged while the client was a member has arrived, unless a fault delayed it until the client left. */
+  /** L1: what was acknowledged while the client was a member has arrived in time, unless a fault delayed it until the client left. */
   #judgeAcks({ client, welcome, since, joinedAt, endedAt, events }: Stay): void {
     if (welcome === undefined) return;
     const got = new Set(events.map((event) => (event.kind === "said" ? event.at : "")));
     for (const { at, n, state, orderedAt, time } of this.publications) {
-      if (state !== "acked" || time < joinedAt || time > endedAt - 2 * this.#late(ON_THE_WAY_MS)) continue;
+      if (state !== "acked" || time < joinedAt || time > endedAt - this.#late(READ_ON_MS)) continue;
       // A node may report late: perhaps its log has ended since, and the client joined another one.
       if (orderedAt < joinedAt && welcome.at?.split(".")[0] !== at!.split(".")[0]) continue;
       const isThere = got.has(at!) || covers(welcome.at, at!) || covers(since, at!) || isInGap(events, at!);
-      if (isThere || (endedAt < Infinity && this.#isTroubled(welcome.run, time, time + this.#late(ON_THE_WAY_MS))))
+      if (isThere || (endedAt < Infinity && this.#isTroubled(welcome.run, time, time + this.#late(READ_ON_MS))))
         continue;
       this.breach("L1", `${at} (${n}) did not reach client ${client} of node ${welcome.run}, without a gap`);
     }
@@ -407,7 +412,7 @@ export class Oracle {
     for (const { n, run, state, result, lateMs } of this.calls) {
       const times = this.ran.get(n) ?? 0;
       if (state === "pending") this.breach("C1", `call ${n} of node ${run} did not settle`);
-      else if (lateMs > this.#late(LATE_MS))
+      else if (lateMs > this.#late(LATE_MS) + (this.runs.get(run)?.pausedMs ?? 0))
         this.breach("C1", `call ${n} of node ${run} settled ${Math.round(lateMs)} ms too late: ${state}`);
       if (state === "not-sent" && times > 0) this.breach("C2", `call ${n} was "not-sent" and ran`);
       if (times > 1 || (state === "result" && times !== 1)) this.breach("C3", `call ${n} ran ${times} times: ${state}`);
@@ -431,9 +436,7 @@ export class Oracle {
         if (!isReported && !isSoon) this.breach("N4", `node ${run} lost a connection at ${time} and reported nothing`);
       }
       for (const { time, text } of states.filter(({ state }) => state === "down"))
-        if (
-          !troubles.some(({ from, to }) => time >= from - this.#late(REPORT_MS) && time <= to + this.#late(REPORT_MS))
-        )
+        if (!troubles.some(({ from, to }) => time >= from && time <= to + this.#late(REPORT_MS)))
           this.breach("N4", `node ${run} reported at ${time} that it lost a connection, which it had: ${text}`);
       if (endedAt === Infinity && states.at(-1)?.state === "down")
         this.breach("N4", `node ${run} has a connection and did not report that`);

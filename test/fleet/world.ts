@@ -1,10 +1,11 @@
-/** A fleet with clients, traffic and faults, over any engine. The oracle of the long runs judges what happened. */
+/** A fleet with clients, traffic and faults, over any engine. The oracle judges what happened. */
 import { vi } from "vitest";
 import { connect } from "../../src/index.js";
 import { ConnectionLostError, EngineError, RpcError, type AnyPeer, type Engine } from "../../src/node.js";
 import { Random } from "../faults/random.js";
 import { Stores, storeTopics, type StoreMisuse } from "../support/stores.js";
 import {
+  BEAT_MS,
   covers,
   Oracle,
   TIMEOUT_MS,
@@ -17,12 +18,12 @@ import {
   type Trouble,
   type Welcome,
 } from "./oracle.js";
-import { closeAll, makeNode, type Node } from "./nodes.js";
+import { makeNode, type Node } from "./nodes.js";
+export { LEASE_MS } from "./oracle.js";
 
 /** The topic that is notified, and the topic with a log and members. */
 const PLAIN = "plain";
 export const LOGGED = "logged";
-export const LEASE_MS = 2_000;
 const SESSION_MS = 3_000;
 const TICK_MS = 40;
 /** The most of the patience that one check takes, also if the process does nothing for longer. */
@@ -52,10 +53,29 @@ export interface Link {
   kill(): unknown;
 }
 
-/** What connects each node to the broker. */
+/** What a world uses of a node, in this process or in another one. */
+export interface Served {
+  readonly server: Pick<Node["server"], "health" | "topic" | "peer" | "close">;
+  readonly WebSocket: new (url: string, options: { protocols: string[]; headers: Record<string, string> }) => unknown;
+  readonly network: { cut(): void; of(socket: any): { cut(): void } };
+}
+
+/** How the next node is started. */
+export interface Starting {
+  readonly run: Run;
+  /** As JSON can carry them. */
+  readonly settings: { readonly session: object; readonly topics: Record<string, object> };
+  /** What the node reports, by the names of the methods by which a node in another process does that. */
+  readonly reports: Readonly<Record<"engine" | "member" | "ran" | "error" | "paused", (report: any) => void>>;
+  /** Makes the node in this process. */
+  serve(engine: Engine): Node;
+}
+
+/** Where nodes run, and what connects them to the broker. */
 export interface Place<L extends Link> {
-  /** Returns the engine of the next node, and what returns its connection when the node is made. */
-  next(): Promise<{ readonly engine: Engine; readonly link: (node: Node) => L }>;
+  start(next: Starting): Promise<{ readonly node: Served; readonly link: L }>;
+  /** Resolves when the broker has answered. `undefined`: it always answers. */
+  readonly ping?: (() => Promise<unknown>) | undefined;
   /** How long a node may take until it notices that a fault has ended its connection. */
   readonly noticeMs: number;
   /** The longest wait until all are connected again, and until all have everything. A node or a client waits up to 20 s before it connects. */
@@ -78,7 +98,7 @@ export type Misuse =
 /** A server, its connection to the broker, and what the oracle knows of it. */
 export interface FleetNode<L extends Link> {
   readonly route: string;
-  readonly node: Node;
+  readonly node: Served;
   readonly link: L;
   readonly run: Run;
 }
@@ -108,7 +128,7 @@ class Client {
       reconnect: { initial: true },
       onOpen: (server: any) => void this.#join(server, this.#begin()),
       methods: {
-        told: (told) => void this.stay.told.push(told),
+        told: ({ run, n, time }) => void this.stay.told.push({ run, n, sentAt: time, time: now() }),
         missed: () => void this.stay.events.push({ kind: "missed" }),
         said: ({ n, at }) => {
           this.stay.events.push({ kind: "said", n, at, time: now() });
@@ -185,8 +205,8 @@ export class World<L extends Link> {
   /** How many connections went to the node that their URL names. */
   routed = 0;
   readonly #place: Place<L>;
-  readonly #sockets = new Map<WebSocket, Node>();
-  readonly #made: Node[] = [];
+  readonly #sockets = new Map<WebSocket, Served>();
+  readonly #made: Served[] = [];
   readonly #pending = new Set<Promise<unknown>>();
   /** The nodes with faults of their own, and the faults of all connections that last. */
   readonly #disturbed = new Set<FleetNode<L>>();
@@ -220,17 +240,37 @@ export class World<L extends Link> {
   /** Starts a node. It has the place of the one with its name that has ended. */
   async start(route: string): Promise<void> {
     const run = this.oracle.started(this.oracle.runs.size + 1);
-    run.troubles.push(...this.#troubles);
-    const { engine, link } = await this.#place.next();
     const log = this.#place.hasLogs ? { length: 5_000, bytes: 2 ** 24, ttlMs: 600_000 } : undefined;
+    const session = { route, ttlMs: SESSION_MS };
+    const topics = { [LOGGED]: { log, members: true } };
+    const settings = { session, topics, workMs: WORK_MS, beatMs: BEAT_MS, hurry: HURRY };
+    const reports: Starting["reports"] = {
+      engine: (report) => void run.states.push({ ...report, time: now() }),
+      member: ({ event, id, as }) => this.oracle.member(run, event, id, as),
+      ran: ({ n }) => void this.ran(n),
+      error: ({ text }) => this.oracle.breach("crash", `node ${run.run}: ${text}`),
+      paused: ({ ms }) => {
+        run.troubles.push({ from: now() - ms, to: now() });
+        run.pausedMs = Math.max(run.pausedMs ?? 0, ms);
+      },
+    };
+    const serve = (engine: Engine): Node => this.#serve(engine, run, settings, reports);
+    const { node, link } = await this.#place.start({ run, settings, reports, serve });
+    // Those that have ended were over before the node could report anything.
+    run.troubles.push(...this.#troubles);
+    this.#made.push(node);
+    this.nodes.set(route, { route, node, run, link });
+  }
+
+  #serve(engine: Engine, { run }: Run, { session, topics }: Starting["settings"], reports: Starting["reports"]): Node {
     const node = makeNode({
       engine,
-      session: { route, ttlMs: SESSION_MS },
+      session,
       principal: ({ name }: { name: string }) => name,
-      topics: (name: string) => (name === LOGGED ? { log, members: true } : storeTopics(name)),
+      topics: (name: string) => topics[name] ?? storeTopics(name),
       methods: {
         ...this.stores.methods,
-        join: async (params: any, { peer }: any) => ({ ...(await this.#join(node, params, peer)), run: run.run }),
+        join: async (params: any, { peer }: any) => ({ ...(await this.#join(node, params, peer)), run }),
         rename: async ({ as }: { as: string }, { peer }: any) => {
           const topic = node.server.topic(LOGGED);
           // In a new session, this call may overtake the join, which is a gap for a peer that is a member already.
@@ -244,19 +284,18 @@ export class World<L extends Link> {
         },
       },
     });
-    this.#made.push(node);
     const { server } = node;
-    server.on("engine", ({ state, error }) => run.states.push({ state, text: String(error ?? ""), time: now() }));
+    server.on("engine", ({ state, error }) => reports.engine({ state, text: String(error ?? "") }));
     server.on("gap", (topic) => {
       if (topic === LOGGED) server.topic(topic).notify("missed", {}, { here: true, whenSlow: "close" });
     });
     server.on("error", (error) => {
       const isExpected = error instanceof EngineError || error instanceof ConnectionLostError;
-      if (!isExpected) this.oracle.breach("crash", `node ${run.run}: ${String(error)}`);
+      if (!isExpected) reports.error({ text: String(error) });
     });
     for (let times = this.misuse === "watches twice" ? 2 : 1; times > 0; times--)
-      server.topic(LOGGED).watch((event, { id, as }) => this.oracle.member(run, event, id, as));
-    this.nodes.set(route, { route, node, run, link: link(node) });
+      server.topic(LOGGED).watch((event, { id, as }) => reports.member({ event, id, as }));
+    return node;
   }
 
   async #join({ server }: Node, { since, as }: any, peer: AnyPeer): Promise<Omit<Welcome, "run">> {
@@ -282,7 +321,7 @@ export class World<L extends Link> {
     if (named !== undefined) this.routed++;
     const { node } = named ?? [...this.nodes.values()][this.#next++ % this.nodes.size]!;
     const headers = { "x-name": searchParams.get("name")! };
-    const socket = new node.WebSocket(url, { protocols, headers }) as unknown as WebSocket;
+    const socket = new node.WebSocket(url, { protocols, headers }) as WebSocket;
     this.#sockets.set(socket, node);
     socket.addEventListener("close", () => this.#sockets.delete(socket));
     return socket;
@@ -301,8 +340,7 @@ export class World<L extends Link> {
   /** Cuts about so many sockets, old and new ones, on all nodes. */
   cut(count: number): void {
     const every = Math.max(1, Math.floor(this.#sockets.size / count));
-    for (const [i, [socket, node]] of [...this.#sockets].entries())
-      if (i % every === 0) node.network.of(socket as never).cut();
+    for (const [i, [socket, node]] of [...this.#sockets].entries()) if (i % every === 0) node.network.of(socket).cut();
   }
 
   /** Plays faults, together with those of the other sequences. There are no more sequences than nodes. */
@@ -367,11 +405,16 @@ export class World<L extends Link> {
     });
   }
 
-  /** Notes how long the process does nothing, until all has happened. */
+  /** Notes how long this process does nothing, and when the broker answers nothing for a beat: a busy machine may not schedule them. */
   async #watch(): Promise<void> {
-    for (let before = now(); !this.#hasHappened; before = now()) {
+    while (!this.#hasHappened) {
+      const before = now();
       await after(TICK_MS);
-      this.oracle.paused(now() - before - TICK_MS);
+      const from = now();
+      this.oracle.paused(from - before - TICK_MS);
+      await this.#place.ping?.().catch(() => {});
+      const trouble = { from, to: now(), isOfAll: true };
+      if (trouble.to - from > BEAT_MS) for (const { troubles } of this.oracle.runs.values()) troubles.push(trouble);
     }
   }
 
@@ -399,7 +442,7 @@ export class World<L extends Link> {
 
   async close(): Promise<void> {
     await Promise.all(this.clients.map(({ peer }) => peer?.close()));
-    await closeAll(this.#made);
+    await Promise.all(this.#made.map(({ server }) => server.close()));
   }
 
   /** Notifies, publishes and calls until `play` ends it. */
@@ -409,8 +452,9 @@ export class World<L extends Link> {
       const n = ++this.#numbers;
       // Until its first connection, a node reports nothing, and an application awaits that.
       if (node.server.health().ok || run.states.length > 0) {
-        this.oracle.sent.push({ run: run.run, n, time: now() });
-        node.server.topic(PLAIN).notify("told", { run: run.run, n });
+        const told = { run: run.run, n, time: now() };
+        this.oracle.sent.push(told);
+        node.server.topic(PLAIN).notify("told", told);
       }
       const key = this.random.chance(KEYED) ? `key ${n}` : undefined;
       this.#track(this.#publish(n, key));
@@ -464,7 +508,9 @@ export class World<L extends Link> {
   }
 
   #outcomeOf(error: unknown): "not-sent" | "unknown" {
-    const { outcome } = error as { outcome?: "not-sent" | "unknown" };
+    type Failed = { data?: Failed; outcome?: "not-sent" | "unknown" };
+    // A node in another process sends its error as the data of another one.
+    const { data, outcome = data?.outcome } = error as Failed;
     if (outcome === undefined) this.oracle.breach("C1", `there is no outcome: ${String(error)}`);
     return outcome ?? "unknown";
   }

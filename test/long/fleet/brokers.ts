@@ -1,16 +1,14 @@
 /** The brokers of the long runs, the relays before them, and the faults. */
-import { nats } from "../../../src/nats/index.js";
-import type { Engine } from "../../../src/node.js";
-import { redis } from "../../../src/redis/index.js";
+import { connect } from "node:net";
 import { keyOf } from "../../engines/redis-rig.js";
 import type { Random } from "../../faults/random.js";
-import type { Node } from "../../fleet/nodes.js";
 import { after, LEASE_MS, LOGGED, type Fault as FaultOf, type Link, type Place } from "../../fleet/world.js";
 import { NatsServer, removeStreams } from "../../support/nats.js";
 import type { Program } from "../../support/program.js";
 import { RedisCluster } from "../../support/redis-groups.js";
 import { commandAt, RedisServer } from "../../support/redis.js";
 import { Relay } from "../../support/relay.js";
+import { NodeProcess } from "./process.js";
 
 export type BrokerKind = "redis" | "nats" | "core" | "cluster";
 export type Fault = FaultOf<RelayLink>;
@@ -24,34 +22,31 @@ export interface ChaosBroker extends AsyncDisposable {
 
 class RelayLink implements Link {
   readonly losses: number[] = [];
-  /** A node over a cluster has none: it connects to the addresses that the cluster names. */
-  readonly relay: Relay | undefined;
+  readonly node: NodeProcess;
+  readonly relay: Relay;
 
-  readonly #node: Node;
-
-  constructor(node: Node, relay?: Relay) {
-    this.#node = node;
+  constructor(node: NodeProcess, relay: Relay) {
+    this.node = node;
     this.relay = relay;
   }
 
   cut(): void {
-    if (this.relay === undefined || this.relay.lines.size === 0) return;
-    // While the broker does not answer, a new node has a connection that does not work yet.
-    if (this.#node.server.health().ok) this.losses.push(performance.now());
+    if (this.relay.lines.size > 0) this.losses.push(performance.now());
     this.relay.cut();
   }
 
   async down(): Promise<void> {
     this.cut();
-    await this.relay?.close();
+    await this.relay.close();
   }
 
-  async up(): Promise<void> {
-    await this.relay?.open();
+  up(): Promise<void> {
+    return this.relay.open();
   }
 
   async kill(): Promise<void> {
-    await this.relay?.close();
+    await this.node.kill();
+    await this.relay.close();
   }
 }
 
@@ -59,14 +54,16 @@ const START_TIMEOUT_MS = 600_000;
 const MOST_BYTES = 5_000;
 /** A node whose connection is silent for so long connects again. */
 const LONGEST_SILENCE_MS = LEASE_MS + 2_000;
+/** More than the sockets between the broker and a node take. */
+const FLOOD = Array.from({ length: 200 }, () => ({ pad: "x".repeat(100_000) }));
 const LONGEST_PAUSE_MS = 8_000;
 /** A node whose servers have changed places notices that later, because no connection ends. */
 const NOTICE_MS = { redis: 1_000, nats: 1_000, core: 1_000, cluster: 4_000 } satisfies Record<BrokerKind, number>;
 
 const ofOne =
-  (fault: (link: RelayLink & { relay: Relay }, random: Random) => Promise<void>): Fault =>
+  (fault: (link: RelayLink, random: Random) => Promise<void>): Fault =>
   (world, one) =>
-    world.during(() => fault(one.link as RelayLink & { relay: Relay }, world.random), one);
+    world.during(() => fault(one.link, world.random), one);
 const ofAll =
   (fault: (random: Random) => Promise<unknown>): Fault =>
   (world) =>
@@ -91,17 +88,36 @@ const OF_NODES: Readonly<Record<string, Fault>> = {
     await after(random.below(LONGEST_SILENCE_MS));
     await link.up();
   }),
-  /** Not each direction is noticed, because nothing may have to pass. Then the connection ends after a time. */
   "node muted": ofOne(async (link, random) => {
-    link.relay.mute(...random.pick([["client"], ["server"], ["client", "server"]] as const));
+    link.relay.mute(random.pick(["client", "server"] as const));
     await after(random.below(LONGEST_SILENCE_MS));
     link.cut();
   }),
-  /** What is sent arrives late, when another node may have removed the members of this one. */
-  "node stopped": ofOne(async (link, random) => {
-    link.relay.pause();
+  /** Its connections are accepted, and nothing is answered. Its own beats do not come back, so it must notice that in its lease. */
+  "node swallowed": ofOne(async (link) => {
+    link.losses.push(performance.now() + LEASE_MS);
+    link.relay.pass = () => undefined;
+    await after(LONGEST_SILENCE_MS);
+    link.relay.pass = (bytes) => bytes;
+    link.cut();
+  }),
+  /** The broker keeps what a node does not read, or cuts it. What all others get at that time is late too. */
+  "node reads slowly": (world, one) => {
+    const { server } = world.any.link.node;
+    const read = async (): Promise<void> => {
+      one.link.relay.pause("server");
+      // Another fault may end the node that sends.
+      for (const params of FLOOD) await server.nodes.notify("flood", params).catch(() => {});
+      await after(LEASE_MS / 2);
+      one.link.relay.mend();
+    };
+    return world.during(() => world.during(read, one));
+  },
+  /** Its process stands still, with all its timers, and what came meanwhile is there when it continues. */
+  "node stopped": ofOne(async ({ node }, random) => {
+    await node.pause();
     await after(random.below(LONGEST_SILENCE_MS));
-    link.relay.mend();
+    node.resume();
   }),
 };
 
@@ -144,24 +160,38 @@ function faultsOfRedis(get: () => Promise<RedisServer>, all: () => Promise<reado
   };
 }
 
+/** Resolves when a server has answered. Redis and NATS understand this. */
+async function pingAt(port: number): Promise<void> {
+  const socket = connect(port, "127.0.0.1");
+  socket.write("PING\r\n");
+  for await (const bytes of socket) if (String(bytes).includes("PONG")) return;
+}
+
 export async function startBroker(kind: BrokerKind, prefix: string): Promise<ChaosBroker> {
-  const facts = { noticeMs: NOTICE_MS[kind], patienceMs: 240_000, hasLogs: kind !== "core" };
+  const hasLogs = kind !== "core";
   const settings = { prefix, leaseMs: LEASE_MS, startTimeoutMs: START_TIMEOUT_MS };
-  const single = (
-    server: Program,
-    engineAt: (port: number) => Engine,
+  const relays: Relay[] = [];
+  /** `ports`: of all servers. `relayTo`: makes the relay of a node. `engineAt`: returns the options of its engine. */
+  const over = (
+    broker: AsyncDisposable,
+    ports: readonly number[],
+    relayTo: () => Promise<Relay>,
+    engineAt: (relay: Relay) => object,
     ofBroker: ChaosBroker["ofBroker"],
   ): ChaosBroker => {
-    const relays: Relay[] = [];
-    const next = async (): ReturnType<Place<RelayLink>["next"]> => {
-      const relay = await Relay.to(server.port);
+    const start: Place<RelayLink>["start"] = async (next) => {
+      const relay = await relayTo();
       relays.push(relay);
-      return { engine: engineAt(relay.port), link: (node) => new RelayLink(node, relay) };
+      const entry = ["redis", "cluster"].includes(kind) ? "redis" : "nats";
+      const node = await NodeProcess.create([entry, { ...engineAt(relay), ...settings }], next);
+      return { node, link: new RelayLink(node, relay) };
     };
+    const ping = (): Promise<unknown> => Promise.all(ports.map(pingAt));
     const dispose = async (): Promise<void> => {
-      for (const one of [...relays, server]) await one[Symbol.asyncDispose]();
+      for (const one of [...relays, broker]) await one[Symbol.asyncDispose]();
     };
-    return { place: { next, ...facts }, ofNodes: OF_NODES, ofBroker, [Symbol.asyncDispose]: dispose };
+    const place = { start, ping, noticeMs: NOTICE_MS[kind], patienceMs: 240_000, hasLogs };
+    return { place, ofNodes: OF_NODES, ofBroker, [Symbol.asyncDispose]: dispose };
   };
   if (kind === "redis") {
     const server = await RedisServer.create();
@@ -169,19 +199,22 @@ export async function startBroker(kind: BrokerKind, prefix: string): Promise<Cha
       async () => server,
       async () => [server.url],
     );
-    return single(server, (port) => redis({ url: `redis://127.0.0.1:${port}`, ...settings }), faults);
+    const relayTo = (): Promise<Relay> => Relay.to(server.port);
+    return over(server, [server.port], relayTo, ({ port }) => ({ url: `redis://127.0.0.1:${port}` }), faults);
   }
   if (kind === "nats" || kind === "core") {
-    const server = await NatsServer.create(facts.hasLogs ? {} : { jetstream: false });
+    const server = await NatsServer.create(hasLogs ? {} : { jetstream: false });
     const faults = faultsOf(
       async () => server,
       () => removeStreams(server.url, prefix),
     );
-    if (!facts.hasLogs) delete faults["broker emptied"];
-    const jetstream = facts.hasLogs ? {} : undefined;
-    return single(server, (port) => nats({ url: `nats://127.0.0.1:${port}`, jetstream, ...settings }), faults);
+    if (!hasLogs) delete faults["broker emptied"];
+    const jetstream = hasLogs ? {} : undefined;
+    const engineAt = ({ port }: Relay): object => ({ url: `nats://127.0.0.1:${port}`, jetstream });
+    return over(server, [server.port], () => Relay.to(server.port), engineAt, faults);
   }
-  const cluster = await RedisCluster.create();
+  // A server does not name its host. So a node uses the host that it has asked, which is its relay.
+  const cluster = await RedisCluster.create({ settings: { "cluster-preferred-endpoint-type": "unknown-endpoint" } });
   const log = keyOf({ prefix }, `t:${LOGGED}`);
   const faults = {
     ...faultsOfRedis(
@@ -195,16 +228,9 @@ export async function startBroker(kind: BrokerKind, prefix: string): Promise<Cha
     name,
     (...args) => fault(...args).finally(() => cluster.untilOk()),
   ];
-  return {
-    place: {
-      next: async () => ({
-        engine: redis({ cluster: cluster.urls, ...settings }),
-        link: (node) => new RelayLink(node),
-      }),
-      ...facts,
-    },
-    ofNodes: {},
-    ofBroker: Object.fromEntries(Object.entries(faults).map(untilOk)),
-    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
-  };
+  const ports = cluster.servers.map(({ port }) => port);
+  let count = 0;
+  const relayTo = (): Promise<Relay> => Relay.to((at) => at, `127.0.1.${++count}`, ports);
+  const engineAt = ({ host }: Relay): object => ({ cluster: ports.map((port) => `redis://${host}:${port}`) });
+  return over(cluster, ports, relayTo, engineAt, Object.fromEntries(Object.entries(faults).map(untilOk)));
 }

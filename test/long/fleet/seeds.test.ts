@@ -1,9 +1,8 @@
 /**
- * Fleets of three nodes with every fault, over Redis, NATS with JetStream and without (`core`), and a Redis Cluster.
- * `RECIPROC_FLEET_MINUTES` plays seeds for so long, and publishes their counts (`npm run fleet-faults`). `RECIPROC_FLEET_BROKER`, `_SEED`
- * and `_FAULT` narrow what is played.
+ * Fleets of three nodes with every fault, over Redis, NATS with JetStream and without (`core`), and a Redis Cluster. A node is a process
+ * with the built package. `RECIPROC_FLEET_MINUTES` plays seeds for so long, and publishes their counts (`npm run fleet-faults`).
+ * `RECIPROC_FLEET_BROKER`, `_SEED` and `_FAULT` narrow what is played.
  */
-import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { cpus } from "node:os";
 import { afterEach, expect, it, vi } from "vitest";
@@ -28,21 +27,10 @@ type Played = Awaited<ReturnType<typeof play>>;
 
 const isWanted = ([name]: [string, Fault]): boolean => RECIPROC_FLEET_FAULT?.split(",").includes(name) ?? true;
 
-/** Another process. It reports the longest time for which it was to run and did not: on a busy machine, a broker waits as long. */
-const WITNESS = `
-  let [at, longest] = [performance.now(), 0];
-  setInterval(() => {
-    const waited = performance.now() - at - 10;
-    if (waited > longest) process.send((longest = waited));
-    at = performance.now();
-  }, 10);`;
-
 /** Plays each fault of a broker and of its connections once: two nodes have faults at a time, and the broker a third one. */
 async function play(broker: BrokerKind, seed: number) {
   await using chaos = await startBroker(broker, `fleet-${randomUUID().slice(0, 8)}`);
   const world = new World(seed, CLIENTS, chaos.place);
-  const witness = spawn(process.execPath, ["-e", WITNESS], { stdio: ["ignore", "ignore", "inherit", "ipc"] });
-  witness.on("message", (ms: number) => world.oracle.paused(ms));
   const [ofNodes, ofBroker] = [chaos.ofNodes, chaos.ofBroker].map((all) => Object.entries(all).filter(isWanted));
   const all = [0, 1].map((half) => ofNodes!.filter((_, i) => i % 2 === half));
   const startedAt = performance.now();
@@ -54,7 +42,6 @@ async function play(broker: BrokerKind, seed: number) {
   } catch (error) {
     throw new Error(`seed ${seed} over ${broker}: ${String(error)}`, { cause: error });
   } finally {
-    witness.kill();
     await world.close();
   }
 }
