@@ -54,6 +54,20 @@ export const FAULTS = {
     link.down();
     link.loses = () => false;
   }),
+  /** Nothing is answered, until the node connects again, because its own beats do not come back (SCALING.md, "When something fails"). */
+  swallowed: ofOne(async (link, { oracle }) => {
+    const { length } = link.losses;
+    const isLost = (): boolean => link.losses.length > length;
+    const untilLost = async (): Promise<void> => {
+      while (!isLost()) await after(10);
+      throw new EngineError("faulty: lost", "unknown");
+    };
+    [link.before, link.loses] = [() => (isLost() ? undefined : untilLost()), () => !isLost()];
+    await after(2 * LEASE_MS);
+    if (!isLost()) oracle.breach("N4", `node ${link.node} keeps a connection without an answer`);
+    link.down();
+    [link.before, link.loses] = [() => {}, () => false];
+  }),
   /** The other nodes do not hear this one, although its connection works. Then they hear it again. */
   unheard: ofOne(async ({ engine, node }) => {
     engine.unheard.add(node);
