@@ -1,9 +1,8 @@
 /**
  * The mutants: each breaks one rule, in the engine of the nodes or in their application. A test checks that the oracle detects each.
  *
- * Some errors have no mutant, because no user can observe them here. If an answer to a call arrives twice, the second one finds no call,
- * because a call has a number of its own and settles once. If two answers to one question about members count twice, the next change of a
- * member cures it: `member-states.test.ts` shows that.
+ * If an answer to a call arrives twice, the second one finds no call, because a call has a number of its own and settles once. No user can
+ * observe that, so it has no mutant.
  */
 import { EngineError, type Engine, type EngineConnection, type EngineHost } from "../../src/topics/engine.js";
 import type { Fault } from "./chaos.js";
@@ -319,6 +318,22 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         { ...frame, fields: [from!, topic!, String(Number(number) + 1e6), ...others] },
       ]),
     }),
+  },
+  "two answers to one question count twice": {
+    rule: "P1",
+    complaint: /first list/,
+    faults: ["killed"],
+    engine: () => {
+      let answers = 0;
+      return {
+        // The first answer is that of two other nodes too, which have no members. The next two are lost.
+        host: changing("1m", (frame) => {
+          const [, topic = ""] = frame.fields;
+          const others = ["x", "y"].map((from) => ({ ...frame, fields: [from, topic, "0", "0", "1"], body: "[]" }));
+          return [[frame, ...others], [], []][answers++] ?? [frame];
+        }),
+      };
+    },
   },
   "a watcher is notified twice": { rule: "P2", misuse: "watches twice" },
   "a followed topic is loaded before the join": { rule: "S1", misuse: "loads before the join" },

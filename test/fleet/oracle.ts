@@ -7,9 +7,9 @@
  * order. L3: `"complete"` is never wrong. L4: a `"not-sent"` publication never appears. L5: a key appears once in an epoch, and all
  * publications with it get one position.
  * C1: each call settles in time. C2: a `"not-sent"` call never ran. C3: a call with a result ran once, and the result is its own.
- * P1: soon after the last fault, each node lists each member once, with its last `as`, and its watchers know the same.
- * P2: joined and left alternate for each member, but for a joined with another `as`. P3: a member that is connected leaves on another
- * node only if one of the two nodes could not be heard, and not because the broker was away.
+ * P1: soon after the last fault, each node lists each member once, with its last `as`, and its watchers know the same. The first list of
+ * a node lacks none. P2: joined and left alternate for each member, but for a joined with another `as`. P3: a member that is connected
+ * leaves on another node only if one of the two nodes could not be heard, and not because the broker was away.
  * S1 to S4: those of the stores, in `support/stores.ts`.
  * W: after the last fault, all nodes and clients are connected again. Until then, no other rule says what they must have.
  */
@@ -45,6 +45,8 @@ const GIVEN_UP_MS = 4 * BEAT_MS;
 const SUBSCRIBE_MS = 1_000;
 /** "So within 10 s, each of these 32 logs is read on or has a gap." */
 const READ_ON_MS = 10_000;
+/** A first list waits for the other nodes "at most 200 ms after the broker has taken the question" (API.md, "Members on all nodes"). */
+const ANSWERS_MS = 200;
 /** No document says how long a message may be on its way, or how exact a timer is: a bound of the brokers and machines of the runs. */
 const LATE_MS = 1_000;
 const MOST_BREACHES = 20;
@@ -136,6 +138,8 @@ export class Oracle {
   readonly runs = new Map<number, Run>();
   readonly stays: Stay[] = [];
   readonly sent: { readonly run: number; readonly n: number; readonly time: number }[] = [];
+  /** The first list of members of each node: when it was asked for, and when it came. */
+  readonly lists: { readonly run: number; readonly from: number; readonly to: number; readonly ids: string[] }[] = [];
   readonly publications: Publication[] = [];
   readonly calls: Call[] = [];
   readonly ran = new Map<number, number>();
@@ -188,6 +192,7 @@ export class Oracle {
   }
 
   #judgeAll(): Figures {
+    this.#judgeLists();
     return {
       servers: this.runs.size,
       sessions: this.stays.length,
@@ -197,6 +202,19 @@ export class Oracle {
       ...this.#judgeReports(),
       ...this.#judgeLeaves(),
     };
+  }
+
+  /** P1: with the documented time to answer, and no fault of the two nodes, a first list has each member that is connected. */
+  #judgeLists(): void {
+    for (const { run, from, to, ids } of this.lists) {
+      if (to - from >= ANSWERS_MS || this.#isTroubled(run, from, to)) continue;
+      for (const stay of this.stays) {
+        const { welcome, joinedAt, client } = stay;
+        if (welcome === undefined || joinedAt > from || to >= this.#connectedUntil(stay)) continue;
+        if (!ids.includes(welcome.id) && !this.#isTroubled(welcome.run, from, to))
+          this.breach("P1", `the first list of node ${run} lacks client ${client} of node ${welcome.run}`);
+      }
+    }
   }
 
   /** P3. */

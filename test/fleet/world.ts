@@ -260,6 +260,10 @@ export class World<L extends Link> {
     run.troubles.push(...this.#troubles);
     this.#made.push(node);
     this.nodes.set(route, { route, node, run, link });
+    const from = now();
+    const listed = (ids: string[]): unknown => this.oracle.lists.push({ run: run.run, from, to: now(), ids });
+    const list = node.server.topic(LOGGED).members();
+    list.then((members) => listed(members.map(({ id }) => id))).catch(() => {});
   }
 
   #serve(engine: Engine, { run }: Run, { session, topics }: Starting["settings"], reports: Starting["reports"]): Node {
