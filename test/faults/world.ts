@@ -1,6 +1,6 @@
 /** A real client and a real server over a proxy that injects faults, checked by the oracle. */
 import { sleep, stall, turn } from "../support/time.js";
-import { Stores, storeTopics, type StoreFigures } from "../support/stores.js";
+import { Stores, STORE_TOPICS, type StoreFigures } from "../support/stores.js";
 import { connect, EngineError, serve, type AnyPeer, type ConnectionLostError, type Server } from "../../src/node.js";
 import { Credentials } from "./credentials.js";
 import { ENDINGS, WAITING, type EndingKind } from "./endings.js";
@@ -130,8 +130,8 @@ export class World {
     const { server = same, authenticate = same } = this.plan.variant ?? {};
     const real: Server = await serve({
       port: this.port,
-      methods: { ...this.traffic.methods(({ peer }) => this.#arrivesAt(peer)), ...this.stores.methods },
-      topics: storeTopics,
+      methods: { ...this.traffic.methods(({ peer }) => this.#arrivesAt(peer)), ...this.stores.methods() },
+      topics: (name: string) => STORE_TOPICS[name],
       authenticate: authenticate(this.credentials.authenticate),
       principal: ({ name }: { name: string }) => name,
       expiresInMs: this.credentials.expiresInMs,

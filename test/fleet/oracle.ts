@@ -81,6 +81,12 @@ export interface Run {
   endedAt: number;
 }
 
+/** When something happened on a server. */
+export interface Moment {
+  readonly run: Run;
+  readonly time: number;
+}
+
 /** What arrived at a client: a publication, the notice that some were missed, and the answer to its join. */
 export type Arrival =
   | { readonly kind: "said"; readonly at: string; readonly n: number; readonly time: number }
@@ -166,6 +172,20 @@ export class Oracle {
 
   #late(ms: number): number {
     return ms + this.#longestPauseMs;
+  }
+
+  /**
+   * Returns true if no log can have ended between two moments. A server that had a trouble then may have done something before, and said that
+   * later.
+   */
+  hasOneLife(one: Moment, other: Moment): boolean {
+    const to = Math.max(one.time, other.time);
+    const begins = [one, other].flatMap(({ run: { troubles }, time }) =>
+      troubles.map((trouble) => (trouble.from <= time && time <= trouble.to ? trouble.from : time)).concat(time),
+    );
+    const from = Math.min(...begins);
+    const troubles = [...this.runs.values()].flatMap((run) => run.troubles);
+    return !troubles.some((trouble) => trouble.isOfAll && trouble.from <= to && from <= trouble.to);
   }
 
   /** Begins to record a server. */

@@ -3,7 +3,7 @@ import { vi } from "vitest";
 import { connect } from "../../src/index.js";
 import { ConnectionLostError, EngineError, RpcError, type AnyPeer, type Engine } from "../../src/node.js";
 import { Random } from "../faults/random.js";
-import { Stores, storeTopics, type StoreMisuse } from "../support/stores.js";
+import { Stores, STORE_TOPICS, type StoreMisuse } from "../support/stores.js";
 import {
   BEAT_MS,
   covers,
@@ -11,6 +11,7 @@ import {
   TIMEOUT_MS,
   type Call,
   type Figures,
+  type Moment,
   type Publication,
   type Rule,
   type Run,
@@ -38,7 +39,7 @@ const LONG_JOIN_MS = 1_000;
 const KEYED = 0.4;
 const DOUBLED = 0.3;
 const RENAMED = 0.1;
-const STORED = 0.2;
+const STORED = 0.6;
 
 const now = (): number => performance.now();
 export const after = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
@@ -65,8 +66,10 @@ export interface Starting {
   readonly run: Run;
   /** As JSON can carry them. */
   readonly settings: { readonly session: object; readonly topics: Record<string, object> };
-  /** What the node reports, by the names of the methods by which a node in another process does that. */
-  readonly reports: Readonly<Record<"engine" | "member" | "ran" | "error" | "paused", (report: any) => void>>;
+  /** What the node reports or asks, by the names of the methods by which a node in another process does that. */
+  readonly reports: Readonly<
+    Record<"engine" | "member" | "ran" | "error" | "paused" | "asked" | "load" | "change", (report: any) => unknown>
+  >;
   /** Makes the node in this process. */
   serve(engine: Engine): Node;
 }
@@ -211,8 +214,6 @@ export class World<L extends Link> {
   /** The nodes with faults of their own, and the faults of all connections that last. */
   readonly #disturbed = new Set<FleetNode<L>>();
   readonly #troubles = new Set<Trouble>();
-  /** The last fault of all connections, which may have ended all logs. */
-  #life: unknown = "the first one";
   #isOver = false;
   #hasHappened = false;
   #next = 0;
@@ -225,7 +226,7 @@ export class World<L extends Link> {
     this.stores = new Stores({
       random: this.random,
       breach: (rule, text) => this.oracle.breach(rule, text),
-      lifeOf: () => (this.#troubles.size === 0 ? this.#life : undefined),
+      hasOneLife: (one, other) => this.oracle.hasOneLife(one as Moment, other as Moment),
       hasLogs: place.hasLogs,
       misuse,
     });
@@ -242,7 +243,7 @@ export class World<L extends Link> {
     const run = this.oracle.started(this.oracle.runs.size + 1);
     const log = this.#place.hasLogs ? { length: 5_000, bytes: 2 ** 24, ttlMs: 600_000 } : undefined;
     const session = { route, ttlMs: SESSION_MS };
-    const topics = { [LOGGED]: { log, members: true } };
+    const topics = { [LOGGED]: { log, members: true }, ...STORE_TOPICS };
     const settings = { session, topics, workMs: WORK_MS, beatMs: BEAT_MS, hurry: HURRY };
     const reports: Starting["reports"] = {
       engine: (report) => void run.states.push({ ...report, time: now() }),
@@ -253,6 +254,10 @@ export class World<L extends Link> {
         run.troubles.push({ from: now() - ms, to: now() });
         run.pausedMs = Math.max(run.pausedMs ?? 0, ms);
       },
+      asked: ({ change }) => this.stores.asked(change),
+      // The broker may be away.
+      load: () => this.stores.load(node.server).catch(() => undefined),
+      change: ({ change }) => this.stores.run(change, { run, time: now() }),
     };
     const serve = (engine: Engine): Node => this.#serve(engine, run, settings, reports);
     const { node, link } = await this.#place.start({ run, settings, reports, serve });
@@ -266,15 +271,15 @@ export class World<L extends Link> {
     list.then((members) => listed(members.map(({ id }) => id))).catch(() => {});
   }
 
-  #serve(engine: Engine, { run }: Run, { session, topics }: Starting["settings"], reports: Starting["reports"]): Node {
+  #serve(engine: Engine, run: Run, { session, topics }: Starting["settings"], reports: Starting["reports"]): Node {
     const node = makeNode({
       engine,
       session,
       principal: ({ name }: { name: string }) => name,
-      topics: (name: string) => topics[name] ?? storeTopics(name),
+      topics: (name: string) => topics[name],
       methods: {
-        ...this.stores.methods,
-        join: async (params: any, { peer }: any) => ({ ...(await this.#join(node, params, peer)), run }),
+        ...this.stores.methods(() => ({ run, time: now() })),
+        join: async (params: any, { peer }: any) => ({ ...(await this.#join(node, params, peer)), run: run.run }),
         rename: async ({ as }: { as: string }, { peer }: any) => {
           const topic = node.server.topic(LOGGED);
           // In a new session, this call may overtake the join, which is a gap for a peer that is a member already.
@@ -367,7 +372,7 @@ export class World<L extends Link> {
   /** Runs a fault of the connection of one node, or of all. Resolves when they have connections again. */
   async during(fault: () => unknown, one?: FleetNode<L>): Promise<void> {
     const trouble = { from: now(), to: Infinity, isOfAll: one === undefined };
-    if (one === undefined) this.#troubles.add((this.#life = trouble));
+    if (one === undefined) this.#troubles.add(trouble);
     const nodes = (): FleetNode<L>[] => (one === undefined ? [...this.nodes.values()] : [one]);
     for (const { run } of nodes()) run.troubles.push(trouble);
     await fault();
@@ -512,9 +517,7 @@ export class World<L extends Link> {
   }
 
   #outcomeOf(error: unknown): "not-sent" | "unknown" {
-    type Failed = { data?: Failed; outcome?: "not-sent" | "unknown" };
-    // A node in another process sends its error as the data of another one.
-    const { data, outcome = data?.outcome } = error as Failed;
+    const { outcome } = error as { outcome?: "not-sent" | "unknown" };
     if (outcome === undefined) this.oracle.breach("C1", `there is no outcome: ${String(error)}`);
     return outcome ?? "unknown";
   }

@@ -27,12 +27,14 @@ type Board = { readonly at: string; readonly sum: number };
 type BoardApi = { openBoard(params: { since?: string }): Joined<Board> };
 
 type AnyServer = Server<any, any, any>;
+type Topics = Pick<AnyServer, "topic">;
 type Methods = Readonly<Record<"openBoard" | "people" | "put", (params: any, context: any) => any>>;
 
-/** Returns the rules of a topic of the stores. */
-export function storeTopics(name: string): object | undefined {
-  return name === "board" ? { log: { length: 5_000 } } : name === "people" ? { members: MOVED } : undefined;
-}
+/** The rules of the topics of the stores. */
+export const STORE_TOPICS: Readonly<Record<string, object>> = {
+  board: { log: { length: 5_000 } },
+  people: { members: MOVED },
+};
 
 /** How an application is wrong: returns the methods that are. */
 const MISUSES = {
@@ -66,8 +68,8 @@ export type StoreFigures = Stores["figures"];
 interface Setting {
   readonly random: Random;
   readonly breach: (rule: StoreRule, text: string) => void;
-  /** Returns the life of the log of changes; `undefined` while the log may be lost. Default: that of the server. */
-  readonly lifeOf?: (server: AnyServer) => unknown;
+  /** Returns true if the log of changes had one life in two runs. Default: if they have one server. */
+  readonly hasOneLife?: (one: unknown, other: unknown) => boolean;
   /** Default true. */
   readonly hasLogs?: boolean;
   /** Only a `StoreMisuse` has an effect. */
@@ -76,8 +78,6 @@ interface Setting {
 
 export class Stores {
   readonly figures = { "boards loaded": 0, "boards changed": 0, "changes made": 0, "changes repeated": 0 };
-  /** The methods of each server. */
-  readonly methods: Methods;
   readonly #setting: Required<Setting>;
   /** The stores of each page. Without logs, it has only its presence. */
   readonly #pages: {
@@ -88,25 +88,47 @@ export class Stores {
   /** The publication at each position. */
   readonly #placed = new Map<string, number>();
   /** The runs of each change. */
-  readonly #runs = new Map<string, { readonly result: number; readonly life: unknown }[]>();
+  readonly #runs = new Map<string, { readonly result: number; readonly by: unknown }[]>();
   #numbers = 0;
 
   constructor(setting: Setting) {
-    this.#setting = { lifeOf: (server) => server, hasLogs: true, ...setting };
+    this.#setting = { hasOneLife: (one, other) => one === other, hasLogs: true, ...setting };
+  }
+
+  /** Returns the methods of each server. `long/fleet/node.js` has them too. `byWhom`: what names the life of the log in a run. */
+  methods(byWhom: (server: AnyServer) => unknown = (server) => server): Methods {
     const right: Methods = {
       openBoard: async ({ since }, { peer, server }) => {
-        const load = (): Promise<Board> => (this.figures["boards loaded"]++, this.#boardOf(server));
-        const joined: Joined<Board> = await server.topic("board").join(peer, { since, load });
+        const joined = await server.topic("board").join(peer, { since, load: () => this.load(server) });
         return { ...joined, at: joined.value?.at ?? joined.at };
       },
       people: (params, { peer, server }) => server.topic("people").present(peer, params, params.state),
       put: ({ change }, context) => {
-        if (this.#runs.has(change)) this.figures["changes repeated"]++;
-        return context.server.runOnce(context, () => this.#run(change, context.server));
+        this.asked(change);
+        return context.server.runOnce(context, () => this.run(change, byWhom(context.server)));
       },
     };
     const misuses: Record<string, (right: Methods) => Partial<Methods>> = MISUSES;
-    this.methods = { ...right, ...misuses[setting.misuse ?? ""]?.(right) };
+    return { ...right, ...misuses[this.#setting.misuse ?? ""]?.(right) };
+  }
+
+  /** Returns the state of the followed topic. */
+  load(server: Topics): Promise<Board> {
+    this.figures["boards loaded"]++;
+    return this.#boardOf(server);
+  }
+
+  /** Records that a change came to a server. */
+  asked(change: string): void {
+    if (this.#runs.has(change)) this.figures["changes repeated"]++;
+  }
+
+  /** Runs a change. Returns a result that no other run has. */
+  async run(change: string, by: unknown): Promise<number> {
+    const result = ++this.#numbers;
+    this.#runs.set(change, [...(this.#runs.get(change) ?? []), { result, by }]);
+    await sleep(this.#setting.random.below(LONG_MS));
+    return result;
   }
 
   /** Makes the stores of a page. */
@@ -121,7 +143,7 @@ export class Stores {
   }
 
   /** Sets the state of a page, publishes on a server, or makes a change. */
-  act(server: AnyServer): void {
+  act(server: Topics): void {
     const { random, breach } = this.#setting;
     const { people, changes } = random.pick(this.#pages);
     const n = ++this.#numbers;
@@ -133,18 +155,22 @@ export class Stores {
   }
 
   /** Waits until each rule is kept at rest. Otherwise, one is broken. `isOpen`: whether an open peer has an id. */
-  async rest(server: () => AnyServer, patienceMs: number, isOpen: (id: string) => boolean): Promise<void> {
+  async rest(server: () => Topics, patienceMs: number, isOpen: (id: string) => boolean): Promise<void> {
     const until = performance.now() + patienceMs;
+    const { breach, hasOneLife } = this.#setting;
     for (const rule of RULES) {
       // After its last fault, the broker may still refuse something.
       const check = (): Promise<string | undefined> => this.#complaint(rule, server(), isOpen).catch(String);
       for (let found; (found = await check()) !== undefined; await sleep(TICK_MS))
-        if (performance.now() > until) return this.#setting.breach(rule, `not in time: ${found}`);
+        if (performance.now() > until) return breach(rule, `not in time: ${found}`);
     }
+    for (const [change, runs] of this.#runs)
+      if (runs.some(({ by }, i) => runs.slice(0, i).some((one) => hasOneLife(one.by, by))))
+        breach("S4", `${change} ran twice`);
   }
 
   /** Returns how a page breaks a rule; `undefined` if none does. */
-  async #complaint(rule: StoreRule, server: AnyServer, isOpen: (id: string) => boolean): Promise<string | undefined> {
+  async #complaint(rule: StoreRule, server: Topics, isOpen: (id: string) => boolean): Promise<string | undefined> {
     const state = rule === "S1" && this.#setting.hasLogs ? await this.#boardOf(server) : undefined;
     const list = rule === "S3" ? await server.topic("people").members() : [];
     const left = list.filter(({ id }) => !isOpen(id));
@@ -165,7 +191,7 @@ export class Stores {
   }
 
   /** Returns the state of the followed topic, as a server makes it of the log. */
-  async #boardOf(server: AnyServer): Promise<Board> {
+  async #boardOf(server: Topics): Promise<Board> {
     for (let board: Board | undefined; ;) {
       const { at, outcome, entries } = await server.topic("board").read({ since: board?.at, limit: 1_000 });
       // Another log may have begun since the last page.
@@ -198,16 +224,5 @@ export class Stores {
       // The outcome is unknown.
       if (code !== -32011 && code !== "TIMEOUT") breach("S4", `${change} was rejected with ${String(error)}`);
     }
-  }
-
-  /** S4. Runs a change. Returns a result that no other run has. */
-  async #run(change: string, server: AnyServer): Promise<number> {
-    const { random, breach, lifeOf } = this.#setting;
-    const [life, runs] = [lifeOf(server), this.#runs.get(change) ?? []];
-    if (life !== undefined && runs.some((run) => run.life === life)) breach("S4", `${change} ran twice`);
-    const result = ++this.#numbers;
-    this.#runs.set(change, [...runs, { result, life }]);
-    await sleep(random.below(LONG_MS));
-    return result;
   }
 }

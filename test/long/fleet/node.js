@@ -1,6 +1,6 @@
 /** A node of the long runs in a process of its own, which a signal can stop or kill. It serves what the nodes of `fleet/world.ts` serve. */
 import { setTimeout as after } from "node:timers/promises";
-import { RpcError, serve } from "reciproc/node";
+import { EngineError, RpcError, serve } from "reciproc/node";
 
 const { port, engine, run, session, topics, workMs, beatMs, hurry } = JSON.parse(process.argv[2]);
 const [entry, options] = engine;
@@ -11,6 +11,12 @@ Math.random = () => hurry * random();
 /** The peer of the world. */
 let world;
 const report = (kind, params) => world?.notify(kind, params);
+/** Returns the state of the followed topic. */
+const load = async () => {
+  const board = await world.request("load");
+  if (board === null) throw new EngineError("the world has not read the log", "not-sent");
+  return board;
+};
 
 const server = await serve({
   port,
@@ -18,7 +24,18 @@ const server = await serve({
   engine: createEngine(options),
   session,
   topics: (name) => topics[name],
+  authenticate: ({ url }) => ({ name: new URL(url, "ws://node/").searchParams.get("name") }),
+  principal: ({ name }) => String(name),
   methods: {
+    openBoard: async ({ since }, { peer }) => {
+      const joined = await server.topic("board").join(peer, { since, load });
+      return { ...joined, at: joined.value?.at ?? joined.at };
+    },
+    people: (params, { peer }) => server.topic("people").present(peer, params, params.state),
+    put: ({ change }, context) => {
+      report("asked", { change });
+      return server.runOnce(context, () => world.request("change", { change }));
+    },
     join: async ({ since, as }, { peer }) => {
       await server.topic("plain").join(peer);
       const { outcome, at } = await server.topic("logged").join(peer, { since, as });
@@ -50,7 +67,9 @@ const server = await serve({
   },
 });
 server.on("engine", ({ state, error }) => report("engine", { state, text: String(error ?? "") }));
-server.on("gap", (topic) => server.topic(topic).notify("missed", {}, { here: true, whenSlow: "close" }));
+server.on("gap", (topic) => {
+  if (topic === "logged") server.topic(topic).notify("missed", {}, { here: true, whenSlow: "close" });
+});
 server.on("error", (error) => {
   if (!["EngineError", "ConnectionLostError"].includes(error.name)) report("error", { text: String(error) });
 });

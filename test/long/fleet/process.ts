@@ -1,11 +1,16 @@
 /** A node of the long runs, whose process runs `node.js`. */
 import { join } from "node:path";
 import { WebSocket } from "ws";
-import type { AnyPeer } from "../../../src/node.js";
+import { EngineError, type AnyPeer } from "../../../src/node.js";
 import type { Served, Starting } from "../../fleet/world.js";
 import { connect } from "../../support/connect.js";
 import { freePort } from "../../support/ports.js";
 import { Program, type Command } from "../../support/program.js";
+
+/** An error, or its data. */
+interface Failed {
+  readonly outcome: EngineError["outcome"];
+}
 
 export class NodeProcess extends Program implements Served {
   #settings = {};
@@ -17,6 +22,7 @@ export class NodeProcess extends Program implements Served {
     topic: (name: string) => ({
       notify: (...args: unknown[]) => void this.#order(["topic", name], "notify", args).catch(() => {}),
       publish: (...args: unknown[]) => this.#order(["topic", name], "publish", args),
+      read: (...args: unknown[]) => this.#order(["topic", name], "read", args),
       members: () => this.#order(["topic", name], "members", []),
     }),
     peer: (id: string) => ({ request: (...args: unknown[]) => this.#order(["peer", id], "request", args) }),
@@ -38,9 +44,14 @@ export class NodeProcess extends Program implements Served {
     return node;
   }
 
-  /** The node bounds what it does itself. If it ends, the outcome is that of a lost connection. */
+  /** The node bounds what it does itself, and sends the outcome of an error as data. If it ends, the outcome is that of a lost connection. */
   async #order(part: readonly string[], method: string, args: readonly unknown[]): Promise<unknown> {
-    return this.#world.request("order", { part, method, args }, { timeoutMs: Infinity });
+    try {
+      return await this.#world.request("order", { part, method, args }, { timeoutMs: Infinity });
+    } catch (error) {
+      const { message, outcome, data = { outcome } } = error as Failed & { message: string; data?: Failed };
+      throw new EngineError(message, data.outcome, { cause: error });
+    }
   }
 
   get WebSocket(): Served["WebSocket"] {
