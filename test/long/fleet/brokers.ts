@@ -54,6 +54,8 @@ const START_TIMEOUT_MS = 600_000;
 const MOST_BYTES = 5_000;
 /** A node whose connection is silent for so long connects again. */
 const LONGEST_SILENCE_MS = LEASE_MS + 2_000;
+/** Longer than a node may take to report that it is not answered. */
+const SWALLOWED_MS = 3 * LEASE_MS;
 /** More than the sockets between the broker and a node take. */
 const FLOOD = Array.from({ length: 200 }, () => ({ pad: "x".repeat(100_000) }));
 const LONGEST_PAUSE_MS = 8_000;
@@ -97,7 +99,7 @@ const OF_NODES: Readonly<Record<string, Fault>> = {
   "node swallowed": ofOne(async (link) => {
     link.losses.push(performance.now() + LEASE_MS);
     link.relay.pass = () => undefined;
-    await after(LONGEST_SILENCE_MS);
+    await after(SWALLOWED_MS);
     link.relay.pass = (bytes) => bytes;
     link.cut();
   }),
