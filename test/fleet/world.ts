@@ -77,7 +77,7 @@ export interface Starting {
 /** Where nodes run, and what connects them to the broker. */
 export interface Place<L extends Link> {
   start(next: Starting): Promise<{ readonly node: Served; readonly link: L }>;
-  /** Resolves when the broker has answered. `undefined`: it always answers. */
+  /** Resolves when the broker has answered, with what changes if other servers have taken over. `undefined`: it always answers. */
   readonly ping?: (() => Promise<unknown>) | undefined;
   /** How long a node may take until it notices that a fault has ended its connection. */
   readonly noticeMs: number;
@@ -370,8 +370,8 @@ export class World<L extends Link> {
   }
 
   /** Runs a fault of the connection of one node, or of all. Resolves when they have connections again. */
-  async during(fault: () => unknown, one?: FleetNode<L>): Promise<void> {
-    const trouble = { from: now(), to: Infinity, isOfAll: one === undefined };
+  async during(fault: () => unknown, one?: FleetNode<L>, from = now()): Promise<void> {
+    const trouble = { from, to: Infinity, isOfAll: one === undefined };
     if (one === undefined) this.#troubles.add(trouble);
     const nodes = (): FleetNode<L>[] => (one === undefined ? [...this.nodes.values()] : [one]);
     for (const { run } of nodes()) run.troubles.push(trouble);
@@ -414,17 +414,26 @@ export class World<L extends Link> {
     });
   }
 
-  /** Notes how long this process does nothing, and when the broker answers nothing for a beat: a busy machine may not schedule them. */
+  /**
+   * Notes how long this process does nothing, when the broker answers nothing for a beat, and when its servers have changed places, perhaps
+   * without a fault: a busy machine may not schedule them.
+   */
   async #watch(): Promise<void> {
+    let [seen, seenAt]: [unknown, number] = [undefined, 0];
+    const takeovers: Promise<void>[] = [];
     while (!this.#hasHappened) {
       const before = now();
       await after(TICK_MS);
       const from = now();
       this.oracle.paused(from - before - TICK_MS);
-      await this.#place.ping?.().catch(() => {});
+      const found = await this.#place.ping?.().catch(() => undefined);
       const trouble = { from, to: now(), isOfAll: true };
       if (trouble.to - from > BEAT_MS) for (const { troubles } of this.oracle.runs.values()) troubles.push(trouble);
+      if (found === undefined) continue;
+      if (seen !== undefined && found !== seen) takeovers.push(this.during(() => {}, undefined, seenAt));
+      [seen, seenAt] = [found, from];
     }
+    await Promise.all(takeovers);
   }
 
   /** Plays `act` with so many nodes while there is traffic, and then `rest`. Then judges everything. */

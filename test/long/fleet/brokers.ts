@@ -162,11 +162,17 @@ function faultsOfRedis(get: () => Promise<RedisServer>, all: () => Promise<reado
   };
 }
 
-/** Resolves when a server has answered. Redis and NATS understand this. */
-async function pingAt(port: number): Promise<void> {
+/** Resolves with a part of what a server answers. A cluster counts the elections of its servers. */
+async function pingAt(port: number, kind: BrokerKind): Promise<string> {
+  const [command, answer] = kind === "cluster" ? ["CLUSTER INFO", /current_epoch:\d+\r/] : ["PING", /PONG/];
   const socket = connect(port, "127.0.0.1");
-  socket.write("PING\r\n");
-  for await (const bytes of socket) if (String(bytes).includes("PONG")) return;
+  socket.write(`${command}\r\n`);
+  let text = "";
+  for await (const bytes of socket) {
+    const [found] = answer.exec((text += String(bytes))) ?? [];
+    if (found !== undefined) return found;
+  }
+  throw new Error(`it did not answer ${command}`);
 }
 
 export async function startBroker(kind: BrokerKind, prefix: string): Promise<ChaosBroker> {
@@ -188,7 +194,7 @@ export async function startBroker(kind: BrokerKind, prefix: string): Promise<Cha
       const node = await NodeProcess.create([entry, { ...engineAt(relay), ...settings }], next);
       return { node, link: new RelayLink(node, relay) };
     };
-    const ping = (): Promise<unknown> => Promise.all(ports.map(pingAt));
+    const ping = async (): Promise<string> => String(await Promise.all(ports.map((port) => pingAt(port, kind))));
     const dispose = async (): Promise<void> => {
       for (const one of [...relays, broker]) await one[Symbol.asyncDispose]();
     };
