@@ -75,35 +75,32 @@ it("the tests of the guide pass", async () => {
   expect(tests.lines.join("\n")).toMatch(new RegExp(`pass ${each.length}$`, "m"));
 });
 
-it.each([3, 4, 5])(
-  "the pages of step %i show each other's cards, and one that is written during a restart",
-  async (step) => {
-    const into = folderOf(step);
-    const [PORT, pagePort] = [String(await freePort()), String(await freePort())];
-    const server = await start(into, { PORT });
-    const vite = run(VITE, ["--host", "127.0.0.1", "--port", pagePort], { PORT }, into);
-    const [url] = /http:\S+/.exec(await vite.line(/Local/))!;
-    const [ada, bob] = [await openPage(url, "Ada"), await openPage(url, "Bob")];
-    for (const page of [ada, bob]) await status(page, "open").waitFor();
-    await enterText(ada, "New card", "Tea");
-    for (const page of [ada, bob]) await card(page, "Tea").waitFor();
-    if (step > 3) await expect.poll(() => here(ada)).toBe("You, Bob");
-    if (step > 4) await ada.getByRole("button", { name: "▲ 0" }).click();
-    if (step > 4) await bob.getByRole("button", { name: "▲ 1" }).waitFor();
-    await server.stop();
-    for (const page of [ada, bob]) await status(page, "suspended").waitFor();
-    await enterText(bob, "New card", "Milk");
-    await start(into, { PORT });
-    for (const page of [ada, bob]) await card(page, "Milk").waitFor();
-    for (const page of [ada, bob]) await page.context().close();
-  },
-);
+it.each([3, 4, 5])("the pages of step %i show each other's cards, and one written during a restart", async (step) => {
+  const into = folderOf(step);
+  const [PORT, pagePort] = [String(await freePort()), String(await freePort())];
+  const server = await start(into, { PORT });
+  const vite = run(VITE, ["--host", "127.0.0.1", "--port", pagePort], { PORT }, into);
+  const [url] = /http:\S+/.exec(await vite.line(/Local/))!;
+  const [ada, bob] = [await openPage(url, "Ada"), await openPage(url, "Bob")];
+  for (const page of [ada, bob]) await status(page, "open").waitFor();
+  await enterText(ada, "New card", "Tea");
+  for (const page of [ada, bob]) await card(page, "Tea").waitFor();
+  if (step > 3) await expect.poll(() => here(ada)).toBe("You, Bob");
+  if (step > 4) await ada.getByRole("button", { name: "▲ 0" }).click();
+  if (step > 4) await bob.getByRole("button", { name: "▲ 1" }).waitFor();
+  await server.stop();
+  for (const page of [ada, bob]) await status(page, "suspended").waitFor();
+  await enterText(bob, "New card", "Milk");
+  await start(into, { PORT });
+  for (const page of [ada, bob]) await card(page, "Milk").waitFor();
+  for (const page of [ada, bob]) await page.context().close();
+});
 
 it("two nodes behind nginx serve the board, also when one of them is killed", async () => {
   const into = folderOf(10);
   await using redis = await RedisServer.create();
   const ports = [await freePort(), await freePort(), await freePort()].map(String);
-  const env = { REDIS_URL: redis.url, TOKEN_KEY: "secret", HOSTS: "localhost" };
+  const env = { REDIS_URL: redis.url, TOKEN_KEY: "secret", HOSTS: "localhost", PASSWORD: "tea" };
   const startNode = (i: number): Promise<Running> => start(into, { ...env, NODE_NAME: `n${i + 1}`, PORT: ports[i] });
   const [first, second] = [await startNode(0), await startNode(1)];
   await run(VITE, ["build"], { NODE_ENV: "production" }, into).exited;
@@ -128,8 +125,7 @@ it("two nodes behind nginx serve the board, also when one of them is killed", as
     await page.getByLabel("Name").fill(name);
     await enterText(page, "Password", "coffee");
     await page.getByText("wrong password").waitFor();
-    // React empties the form after an attempt.
-    await expect.poll(() => page.getByLabel("Name").inputValue()).toBe("");
+    await expect.poll(() => page.getByLabel("Name").inputValue()).toBe(""); // React empties a form that was sent
     await page.getByLabel("Name").fill(name);
     await enterText(page, "Password", "tea");
     await status(page, "open").waitFor();
@@ -139,8 +135,12 @@ it("two nodes behind nginx serve the board, also when one of them is killed", as
   await ada.mouse.move(100, 300);
   await bob.getByText("➤ Ada").waitFor();
 
-  const upload = (buffer: Buffer): Promise<void> =>
-    bob.getByLabel("Picture").setInputFiles({ name: "dot.gif", mimeType: "image/gif", buffer });
+  // Each picture is in the same file, as one that is chosen again.
+  const upload = async (bytes: Buffer): Promise<void> => {
+    await writeFile(join(into, "dot.gif"), bytes);
+    const [chooser] = await Promise.all([bob.waitForEvent("filechooser"), bob.getByLabel("Picture").click()]);
+    await chooser.setFiles(join(into, "dot.gif"));
+  };
   await upload(Buffer.alloc(500_001));
   await bob.getByText("the stream has more than 500000 bytes").waitFor();
   // A picture of one dot, and more bytes. It stops after the first of its messages, and continues after the network was lost.
@@ -166,4 +166,7 @@ it("two nodes behind nginx serve the board, also when one of them is killed", as
   for (const page of pages) await page.getByRole("button", { name: "▲ 2" }).waitFor();
   expect([await here(ada), await here(bob)]).toEqual(["You, Bob", "You, Ada"]);
   expect(await second.stop()).toBe(0);
+  env.PASSWORD = "coffee";
+  await startNode(0);
+  for (const page of pages) await page.getByLabel("Password").waitFor();
 });
