@@ -11,7 +11,7 @@ interface Source {
   params(): object;
   /** Returns what the store shows after this reply to a join; `undefined` if the reply is no such one. */
   load(reply: Readonly<Record<string, any>>): object | undefined;
-  /** Returns what a notification changes: no members if it is of another topic. Returns `undefined` if one before it is missing. */
+  /** Returns what a notification changes in what the store shows: `{}` if it is of another topic, `undefined` if one before it is missing. */
   apply(method: string, params: any): object | undefined;
   /** Returns true if notifications before `at`, the position in the reply, are missing when all that arrived are applied. */
   isBehind(at: unknown): boolean;
