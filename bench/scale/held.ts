@@ -1,4 +1,4 @@
-/** What a process holds: memory, resources, and on the heap what no interface shows, timeouts and sessions that were kept. */
+/** Imports `base/deadlines`, `session/session`: no interface shows which timeouts and sessions were kept. What a process holds: memory, resources, and these. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { queryObjects } from "node:v8";
 import { countDeadlines } from "../../src/base/deadlines.js";
