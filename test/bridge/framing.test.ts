@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { FRAMINGS, type Decoder, type FramingName } from "../../src/bridge/framing.js";
+import { seed } from "../fuzz/run.js";
 
 const MAX = 1000;
 
@@ -40,6 +41,7 @@ describe.each<[FramingName, fc.Arbitrary<string>]>([
         const stream = Buffer.concat(texts.map((one) => encode(name, one)));
         expect(read(FRAMINGS[name].decoder(2 ** 20), cut(stream, places))).toEqual({ texts });
       }),
+      { seed },
     );
   });
 
@@ -61,6 +63,7 @@ describe.each<[FramingName, fc.Arbitrary<string>]>([
           expect((error as Error).message).toMatch(/^Expected `[\w -]+` to be .*, got /s);
         }
       }),
+      { seed },
     );
   });
 

@@ -2,6 +2,7 @@ import { stripVTControlCharacters } from "node:util";
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import { RpcError } from "../../src/node.js";
+import { seed } from "../fuzz/run.js";
 import { servingOnPort } from "../server/by-hand.js";
 import { run, type Given } from "./program.js";
 
@@ -87,6 +88,7 @@ it("an invisible character is escaped in any text, which stays one line, and JSO
         expect(line).toMatch(/^[^\n]*\n$/);
         expect(line).not.toMatch(ANY_INVISIBLE);
       }),
+      { seed },
     );
   }
   expect(stripVTControlCharacters(await printed(value, { isTTY: true }))).not.toMatch(ANY_INVISIBLE);

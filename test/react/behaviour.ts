@@ -193,11 +193,11 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
     kit.network.cut();
     await shows(/^suspended; ; .*1006/);
     await clock.pass(1000);
-    await shows(/^suspended; 5; could not connect .* not open within 1000 ms$/);
+    await shows(/^suspended; 5; .*\S$/);
     await clock.pass(1200);
     await shows(/^suspended; 4; /);
     page.retryNow();
-    await shows(/^suspended; ; could/);
+    await shows(/^suspended; ; .*\S$/);
     kit.network.start();
     await shows(/^open; ; $/);
     void page.peer.close(4000, "enough");

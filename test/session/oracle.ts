@@ -144,12 +144,12 @@ export class Line {
 /** An endpoint of either side: it begins as that of a client, or takes a client. */
 export class AnyEndpoint extends reporting(ServerLink) {}
 
-/** What both ends have in common: an endpoint, its line, and what it reports. */
 /** Returns what two ends share whose states are alike. */
 export function stateOf({ state }: AnyEndpoint): unknown[] {
   return [state.kind, state.session, state.session?.acked, state.session?.owes];
 }
 
+/** What both ends have in common: an endpoint, its line, and what it reports. */
 export abstract class End implements Reports {
   readonly endpoint: AnyEndpoint;
   readonly outgoing: Outgoing;

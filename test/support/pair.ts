@@ -62,7 +62,7 @@ export function closeAtEnd(peer: AnyPeer, end: () => void): void {
   made.set(peer, end);
 }
 
-/** Closes all peers made since the last call, and asserts that their tables are empty. `useFakeClock` calls it after each test. */
+/** Closes all peers made since the last call, and asserts that their tables are empty. `useVirtualClock` calls it after each test. */
 export async function closeMade(): Promise<void> {
   const peers = [...made];
   made.clear();
