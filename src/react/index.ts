@@ -117,7 +117,8 @@ export function usePresence<C extends Contract<C>, S extends Contract<S>, K exte
   options: PresenceOptions<Other<S[K]>, MemberState<S[K]>> = {},
 ): PresenceState<Other<S[K]>, MemberState<S[K]>> & { set: (state: MemberState<S[K]>) => void } {
   const store = presentOf(peer, method, params, options);
-  return { ...useStore(store), set: store.set };
+  // A `set` before the store starts changes `me`, and not the object that `useStore` returns.
+  return { ...useStore(store), me: useStore(store, ({ me }) => me), set: store.set };
 }
 
 /** Returns the `others` of `usePresence`. A component that uses it renders again only if they change. */

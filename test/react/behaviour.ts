@@ -354,7 +354,8 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
     line.cut();
     await untilText("members-0", "(Bo5; undefined)");
     page.early.push({ x: 3 });
-    await page.show({ url: ADA, mine: "attic" });
+    await page.show({ url: ADA, topics: ["attic"], mine: "attic" });
+    await untilText("members-0", "(;3 undefined)");
     line.start();
     await until(() => other.text("others")).toBe("0");
     expect(new Set(other.rendered)).toEqual(new Set(["mine", "others"]));
