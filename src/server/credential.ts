@@ -38,7 +38,7 @@ export interface Client {
 /** The credential of the client of one socket. */
 export class Credential {
   readonly #peers: ServerPeers;
-  readonly #gate: Gate<any>;
+  readonly #gate: Gate<Socket>;
   readonly #link: Link;
   readonly #peer: AnyPeer;
   readonly #client: Client & { readonly admission: Admission };
@@ -48,7 +48,7 @@ export class Credential {
 
   constructor(
     peers: ServerPeers,
-    gate: Gate<any>,
+    gate: Gate<Socket>,
     link: Link,
     peer: AnyPeer,
     client: Client & { readonly admission: Admission },

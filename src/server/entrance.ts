@@ -47,13 +47,16 @@ export interface Platform {
   /** Returns a one-way hash of a token. */
   hash(this: void, token: string): string;
   /** Makes the gate of a server, and what answers requests by POST, if any can come. The options are checked. */
-  connect(options: CheckedOptions, entrance: Entrance): { readonly gate: Gate<any>; readonly posts: Posts | undefined };
+  connect(
+    options: CheckedOptions,
+    entrance: Entrance,
+  ): { readonly gate: Gate<Socket>; readonly posts: Posts | undefined };
 }
 
 /** Lets clients in. */
 export class Entrance implements GateDelegate<Socket> {
   readonly peers: ServerPeers;
-  readonly gate: Gate<any>;
+  readonly gate: Gate<Socket>;
   /** Answers requests by HTTP POST. `undefined` if none can come. */
   readonly posts: Posts | undefined;
   readonly maxFrameBytes: number;

@@ -6,7 +6,7 @@ import { WebSocketServer, type Server, type ServerOptions } from "ws";
 import { LONGEST_DELAY_MS } from "../base/deadlines.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits } from "../socket/ws.js";
 import { closeWithBye } from "./closing.js";
-import { Gate, type GateDelegate } from "./gate.js";
+import { Gate, type GateDelegate, type TakeSocket } from "./gate.js";
 import type { GateSettings } from "./options.js";
 import {
   answerRefusal,
@@ -102,12 +102,7 @@ export class HttpGate<W> extends Gate<W> {
     await closed;
   }
 
-  protected open(
-    request: IncomingMessage,
-    raw: Duplex,
-    head: Buffer,
-    use: (socket: W, protocol: string) => void,
-  ): void {
+  protected open(request: IncomingMessage, raw: Duplex, head: Buffer, use: TakeSocket<W>): void {
     this.#upgrade(request, raw, head, (webSocket) => use(this.#parts.socketOf(webSocket, raw), webSocket.protocol));
   }
 

@@ -9,6 +9,7 @@ import type { Connection } from "../peer/connection.js";
 import { ErrorCode } from "../message/errors.js";
 import type { LinkReceiver, Link } from "../message/transport.js";
 import { connectionOf, endPeer, type AnyPeer } from "../peer/peer.js";
+import type { Socket } from "../socket/socket.js";
 import { CLOSE_TIMEOUT_MS } from "../socket/ws.js";
 import { beginExchange, type Exchange, type Body, type Failure } from "./exchange.js";
 import type { Gate } from "./gate.js";
@@ -35,14 +36,14 @@ const PREFLIGHT_AGE = "600";
 
 /** Answers requests that are no upgrades. */
 export class Posts {
-  readonly #gate: Gate<any>;
+  readonly #gate: Gate<Socket>;
   readonly #peers: ServerPeers;
   readonly #options: CheckedOptions;
   /** The peer of each request that passed the first checks. It is `undefined` until the request runs. */
   readonly #open = new Map<Exchange, AnyPeer | undefined>();
   #onEmpty: (() => void) | undefined;
 
-  constructor(gate: Gate<any>, peers: ServerPeers, options: CheckedOptions) {
+  constructor(gate: Gate<Socket>, peers: ServerPeers, options: CheckedOptions) {
     this.#gate = gate;
     this.#peers = peers;
     this.#options = options;

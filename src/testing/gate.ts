@@ -1,22 +1,22 @@
 /** The gate of a test server: the real checks of the handshake, over connections in memory. */
 import type { IncomingMessage } from "node:http";
 import { closeWithBye } from "../server/closing.js";
-import { Gate, offeredBy, type GateDelegate } from "../server/gate.js";
+import { Gate, offeredBy, type GateDelegate, type TakeSocket } from "../server/gate.js";
 import type { GateSettings } from "../server/options.js";
 import type { Refusal } from "../server/upgrade.js";
-import type { WireSocket } from "./socket.js";
+import type { Socket } from "../socket/socket.js";
 import type { Wire } from "./network.js";
 
 /** The headers of a client, as `connect` of `reciproc/node` takes them. */
 export type Headers = Readonly<Record<string, string | readonly string[]>>;
 
 /** Accepts or refuses the clients of a test server. */
-export class MemoryGate extends Gate<WireSocket> {
+export class MemoryGate extends Gate<Socket> {
   readonly url: string;
   readonly #maxFrameBytes: number;
 
   /** `maxMessageBytes`: the longest message of a client. */
-  constructor(settings: GateSettings, delegate: GateDelegate<WireSocket>, maxMessageBytes: number) {
+  constructor(settings: GateSettings, delegate: GateDelegate<Socket>, maxMessageBytes: number) {
     super(settings, delegate);
     this.url = `ws://localhost${settings.path ?? "/"}`;
     this.#maxFrameBytes = maxMessageBytes;
@@ -26,12 +26,7 @@ export class MemoryGate extends Gate<WireSocket> {
     return Promise.resolve();
   }
 
-  protected open(
-    request: IncomingMessage,
-    wire: Wire,
-    _head: undefined,
-    use: (socket: WireSocket, protocol: string) => void,
-  ): void {
+  protected open(request: IncomingMessage, wire: Wire, _head: undefined, use: TakeSocket<Socket>): void {
     const protocol = this.delegate.chooseProtocol(offeredBy(request)) ?? "";
     // As of a server on a port: a frame of a plain client is one message. A link of packs raises it.
     use(wire.accept(protocol, this.#maxFrameBytes), protocol);
