@@ -1,4 +1,4 @@
-/** The demo's server and clients other than its page, without a browser. */
+/** The demo's server and clients other than its page. They need the built demo and the packages of its language servers, but no browser. */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { connect as connectTcp } from "node:net";

@@ -1,5 +1,5 @@
 /**
- * The hooks with React 18, under a DOM.
+ * The hooks with React 18, which `npm ci` of the project does not install, under a DOM.
  * @vitest-environment happy-dom
  * @vitest-environment-options { "url": "http://localhost/" }
  */
