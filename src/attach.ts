@@ -25,7 +25,7 @@ export interface AttachOptions<R> {
   topics?: ((name: string) => TopicRules<NotifyName<R>> | undefined) | undefined;
   /** Handles notifications of other nodes. */
   nodes?: { readonly methods?: NodeMethods | undefined } | undefined;
-  /** How long a call to a peer waits by default, in milliseconds. Default 60,000; `Infinity` waits for ever. */
+  /** How long a call to a peer waits by default, in milliseconds. Default 60,000. With `Infinity`, a call without a `timeoutMs` rejects: see `RemotePeer`. */
   timeoutMs?: number | undefined;
 }
 

@@ -331,7 +331,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return (this.#data ??= {} as PeerData);
   }
 
-  /** A random name for this peer. Made when first read, never sent. */
+  /** A random name for this peer. Made when first read. The library sends it to clients only in the list of members of a topic. */
   get id(): string {
     return (this.#id ??= nanoid());
   }
@@ -414,7 +414,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /**
    * Makes a stream of an iterable, for any place in the params of a request or in a result, once. It is read a little
-   * ahead (64 KiB) and no further than the other side reads, and not at all while the peer has no socket; one in params ends with its call, one in a result with the connection.
+   * ahead (64 KiB, or 256 KiB of bytes) and no further than the other side reads, and not at all while the peer has no socket; one in params ends with its call, one in a result with the connection.
    * Then, and when the other side stops reading, the iterator's `return()` is called. A web stream, such as `blob.stream()`, is
    * read by its reader, which is then cancelled. Views are sent as bytes, if the peer uses `bytes`. Throws a `TypeError`
    * for what is neither an iterable nor a web stream.

@@ -135,8 +135,9 @@ class WorkerLink implements Link {
  * The peer is one of its own, as that of `open`: at the server too. Its state and its events are those of the shared connection: it is
  * `"connecting"` until that is open, and `suspend`, `resume`, `lost` and `missed` concern all tabs. If the worker ends, the peer emits `lost`.
  * The peer closes if the connection is closed for good, and if the server closes the tab, with that code. It closes with 1006 if the worker cannot
- * be made or loaded, or the server does not use the feature `tabs`, and with 1001 when the page ends. `close` waits for nothing. Throws a `TypeError`
- * for bad options, also for those of a connection, such as `reconnect` and `auth`: they belong to `shareConnection`.
+ * be made or loaded, or the server does not use the feature `tabs` or has 64 tabs of the connection, and with 1001 when the page ends. `close`
+ * waits for nothing. Throws a `TypeError` for bad options, also for those of a connection, such as `reconnect` and `auth`: they belong to
+ * `shareConnection`.
  */
 export function openTab<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   makeWorker: () => SharedWorker,

@@ -66,12 +66,12 @@ export interface Health {
 
 /** Counts of the engine since the start, and its present load. */
 export interface EngineStats {
-  /** Frames that were sent, without publications. */
+  /** Frames that were sent, without publications and calls of this node. */
   readonly sent: number;
   readonly received: number;
   /** Frames and publications that were not sent: the engine was down, or too much was unanswered. */
   readonly dropped: number;
-  /** How often the broker did not take the subscription of a topic or a user. It is tried again each second, and emitted as `error`. */
+  /** How often the broker did not take the subscription of a topic or a user. It is tried again each second, and the second failure is emitted as `error`. */
   readonly failedSubscriptions: number;
   /** Frames that this node did not understand. */
   readonly foreign: number;
