@@ -109,22 +109,19 @@ function summary({ absent, error, rounds }, cells, { metrics }) {
   );
 }
 
+/** What is measured instead of the contenders, by its argument. */
+const OTHERS = {
+  "--fleet": measureFleet,
+  "--attacks": measureAttacks,
+  "--reconnect": measureReconnect,
+  "--page": measurePage,
+};
+
 async function main() {
   const args = process.argv.slice(2);
-  if (args.includes("--fleet")) {
-    await measureFleet(args.filter((arg) => arg !== "--fleet"));
-    return;
-  }
-  if (args.includes("--attacks")) {
-    await measureAttacks(args.filter((arg) => arg !== "--attacks"));
-    return;
-  }
-  if (args.includes("--reconnect")) {
-    await measureReconnect(args.filter((arg) => arg !== "--reconnect"));
-    return;
-  }
-  if (args.includes("--page")) {
-    await measurePage(args.filter((arg) => arg !== "--page"));
+  const other = Object.keys(OTHERS).find((name) => args.includes(name));
+  if (other !== undefined) {
+    await OTHERS[other](args.filter((arg) => arg !== other));
     return;
   }
   const run = readArguments(args);
