@@ -239,7 +239,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   control(frame: object): void {
-    connectionOf(this.#peer).parts.find("renewal")?.receiveFrame(frame);
+    connectionOf(this.#peer).parts.each("control", frame);
   }
 
   #stopHeartbeat(): void {

@@ -66,8 +66,8 @@ class Progress implements OwnPart {
 
   /** Calls that were queued before it was known what the other side understands ask now. */
   rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined {
-    const { outgoing } = this.#connection;
-    if (callsOf(handle).every(({ settings }) => settings.onProgress === undefined)) return text;
+    const { outgoing, flow } = this.#connection;
+    if (callsOf(handle).every(({ settings }) => settings.onProgress === undefined)) return undefined;
     const parsed = JSON.parse(typeof text === "string" ? text : text.json) as RequestMessage | RequestMessage[];
     const texts = [parsed].flat().flatMap((message) => {
       const call = outgoing.get(message.id);
@@ -79,7 +79,7 @@ class Progress implements OwnPart {
         return [];
       }
     });
-    if (texts.length === 0) return undefined;
+    if (texts.length === 0) return void flow.cancel(handle);
     // No message contains bytes of its own here: their placeholders are strings.
     const rewritten = (Array.isArray(parsed) ? joinTexts("[", texts, "]") : texts[0]) as string;
     return typeof text === "string" ? rewritten : text.rewritten(rewritten);

@@ -6,7 +6,6 @@ import { isLongToken, LONGEST_TOKEN } from "../peer/dialect.js";
 import { ConnectionLostError, ProtocolError, RpcError, show, shownAt } from "../message/errors.js";
 import type { Sink } from "../peer/flow.js";
 import { isObject, member } from "../message/message.js";
-import type { OutgoingCall } from "../peer/outgoing-call.js";
 import { observed } from "../base/promises.js";
 import { onAbort } from "../base/tell.js";
 
@@ -34,14 +33,6 @@ export interface Source {
   readonly token?: unknown;
   /** The signal of the application, which ends the reading. */
   readonly signal?: AbortSignal | undefined;
-}
-
-/** The signals of calls that open streams. */
-const openings = new WeakSet<AbortSignal>();
-
-/** Whether a call opens a stream. */
-export function opensStream({ settings: { signal } }: OutgoingCall): boolean {
-  return signal !== undefined && openings.has(signal);
 }
 
 const iterated = new WeakSet<object>();
@@ -148,7 +139,6 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
     const { signal, open, token, method } = this.#source;
     this.#ignoreSignal = signal && onAbort(signal, () => this.#stop({ error: signal.reason }));
     this.#opening = new AbortController();
-    openings.add(this.#opening.signal);
     const stream = await open(this.#opening.signal);
     this.#opening = undefined;
     if (token === undefined) {

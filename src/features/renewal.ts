@@ -63,7 +63,7 @@ class Renewal implements OwnPart {
     for (const { id } of this.#calls) this.#connection.outgoing.fail(id, reason);
   }
 
-  receiveFrame(frame: object): void {
+  control(frame: object): void {
     // The server asks. What the function `auth` throws has no other caller. After a loss, the client sends a fresh one by itself. A call
     // that is pending does so too.
     if ("auth" in frame && this.#calls.size === 0)

@@ -10,12 +10,13 @@ import type { CallOptions } from "../contract/contract.js";
 import { isExempt } from "../peer/dialect.js";
 import { expected, mistake, RpcError } from "../message/errors.js";
 import type { Feature, OwnPart } from "../peer/feature.js";
+import type { Sink } from "../peer/flow.js";
 import type { AbortCause, IncomingCall, Slot } from "../peer/incoming-call.js";
 import { member, type Id, type NotificationMessage, type RequestMessage } from "../message/message.js";
 import { isSignal } from "../message/options.js";
 import { OutgoingCall } from "../peer/outgoing-call.js";
 import type { AnyIterable } from "../base/promises.js";
-import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, opensStream, StreamReader, tokenOf, type Source } from "./reader.js";
+import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, StreamReader, tokenOf, type Source } from "./reader.js";
 import { ServedStream } from "./served.js";
 
 /** If the first value of a stream takes longer, the call is answered without a value, so that it does not time out. */
@@ -38,10 +39,6 @@ export class Streams implements OwnPart {
 
   constructor(connection: Connection) {
     this.connection = connection;
-  }
-
-  get size(): number {
-    return this.#served.size;
   }
 
   receive(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
@@ -67,13 +64,8 @@ export class Streams implements OwnPart {
     }
   }
 
-  /** A side that serves a stream must learn that it is no longer read. */
-  mustCancel(call: OutgoingCall): boolean {
-    return opensStream(call);
-  }
-
   stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
-    const { outgoing } = this.connection;
+    const { outgoing, flow } = this.connection;
     const given: unknown = options?.signal;
     const signal = isSignal(given) ? given : undefined;
     return this.read({
@@ -81,9 +73,14 @@ export class Streams implements OwnPart {
       signal,
       // If the given value is no signal, the options are passed on unchanged, so that `request` rejects them.
       open: (opening, sink) => {
+        const send: Sink["send"] = (text, call) => {
+          // A side that serves a stream must learn that it is no longer read.
+          (call as OutgoingCall).mustCancel = true;
+          return (sink ?? flow.sink).send(text, call);
+        };
         // The stream of a call that is made again would belong to another connection than its reader.
         const once = given === signal ? ({ ...options, signal: opening, retry: false } as const) : options;
-        return outgoing.request(method, params, once, sink);
+        return outgoing.request(method, params, once, { send });
       },
     });
   }

@@ -157,9 +157,9 @@ export class Connection implements LinkReceiver, FlowConnection {
   release(): void {
     if (this.ended !== undefined) return;
     this.flow.release((text, handle) => {
-      if (!this.speaksDialect) return handle instanceof OptionalCancel ? undefined : text;
-      const progress = this.madeParts?.find("progress");
-      return progress === undefined ? text : progress.rewriteQueued(text, handle);
+      if (this.speaksDialect) return this.madeParts?.first("rewriteQueued", text, handle) ?? text;
+      if (handle instanceof OptionalCancel) this.flow.cancel(handle);
+      return text;
     });
     // What was sent may have ended the connection.
     if (this.ended !== undefined || this.flow.isSuspended) return;

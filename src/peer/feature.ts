@@ -60,21 +60,27 @@ export interface OwnPart extends FeaturePart {
    * Returns false if it has no use for it.
    */
   receiveUnknown?(value: unknown, slot: Slot): boolean;
-  /** Whether the other side must learn that a call is given up, whatever else it understands. */
-  mustCancel?(call: OutgoingCall): boolean;
+  /** Takes a control frame that the link of a client does not know. */
+  control?(frame: object): void;
   /** The other side has cancelled its calls of that id. Their responses may have crossed the cancel. */
   cancelled?(id: Id, cause: AbortCause): void;
   /** Encodes the params of a request, or a result. Returns `undefined` if they hold nothing of this feature. */
   encode?(call: IncomingCall | OutgoingCall, content: unknown): MessageText | undefined;
+  /**
+   * Returns the text to send for a queued message, now that the other side is known to understand the dialect. Returns `undefined` if the
+   * message stays as it is, or was cancelled here.
+   */
+  rewriteQueued?(text: MessageText, handle: SendHandle): MessageText | undefined;
 }
 
-/** The parts behind the members of the public API, by the name of their feature. */
+/**
+ * The parts behind members and options of the public API, by the name of their feature. The core knows these names only there, because the
+ * error for a missing feature names the export.
+ */
 export interface NamedParts {
   renewal: {
     /** As `peer.reauthenticate`. */
     reauthenticate(options?: CallOptions): Promise<void>;
-    /** Takes a control frame of the server. */
-    receiveFrame(frame: object): void;
   };
   live: {
     /**
@@ -92,12 +98,8 @@ export interface NamedParts {
     ask(call: OutgoingCall, params: unknown): unknown;
     /** Returns the function by which a handler reports. It does nothing if the caller did not ask for reports. */
     reporterOf(call: IncomingCall): (value: unknown) => void;
-    /** Returns the text to send for a queued message, now that the other side is known to be a reciproc peer; `undefined` for none. */
-    rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined;
   };
   streams: {
-    /** How many streams the other side reads. */
-    readonly size: number;
     /**
      * Serves a stream that is the whole result of a call. The promise gives what makes, right before it is sent, the JSON that
      * stands for the stream. If the caller no longer waits, stops the stream and rejects.
@@ -129,11 +131,6 @@ export class Parts {
     this.#parts = new Map(use.map((feature) => [feature.name, feature.create(connection)]));
   }
 
-  /** Returns the part of a feature; `undefined` if the peer does not use it. */
-  find<K extends keyof NamedParts>(name: K): NamedParts[K] | undefined {
-    return this.#parts.get(name) as NamedParts[K] | undefined;
-  }
-
   /** Returns the part of a feature. Throws a `TypeError` that names the feature if the peer does not use it. */
   get<K extends keyof NamedParts>(name: K): NamedParts[K];
   get(name: string): FeaturePart;
@@ -144,7 +141,7 @@ export class Parts {
   }
 
   /** Calls a function of each part that has it, until one returns true or a text. Returns that. */
-  first<K extends "receive" | "receiveUnknown" | "mustCancel" | "encode">(
+  first<K extends "receive" | "receiveUnknown" | "encode" | "rewriteQueued">(
     name: K,
     ...args: Args<K>
   ): Returned<K> | undefined {
@@ -156,7 +153,7 @@ export class Parts {
   }
 
   /** Calls a function of each part that has it, whatever it returns. */
-  each<K extends "cancelled" | "resumed" | "end">(name: K, ...args: Args<K>): void {
+  each<K extends "control" | "cancelled" | "resumed" | "end">(name: K, ...args: Args<K>): void {
     for (const part of this.#parts.values()) (part[name] as Called | undefined)?.apply(part, args);
   }
 }

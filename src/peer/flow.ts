@@ -237,14 +237,13 @@ export class Flow implements Sink {
 
   /**
    * Sends what the application has queued until now, and what it sends meanwhile after that. `rewrite` returns the text to send for a queued
-   * message, now that it is known what the other side understands; `undefined` if nothing is to be sent.
+   * message, now that it is known what the other side understands, or cancels the message.
    */
-  release(rewrite: (text: MessageText, handle: SendHandle) => MessageText | undefined): void {
+  release(rewrite: (text: MessageText, handle: SendHandle) => MessageText): void {
     const { openingQueue } = this;
     for (const [handle, queued] of openingQueue ?? []) {
-      openingQueue!.remove(handle);
       const text = rewrite(queued, handle);
-      if (text !== undefined && !this.send(text, handle)) this.refused(text, handle);
+      if (openingQueue!.remove(handle) && !this.send(text, handle)) this.refused(text, handle);
     }
     this.sink = this;
   }

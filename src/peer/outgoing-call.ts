@@ -50,6 +50,8 @@ export class OutgoingCall implements Expiring, SendHandle {
   sent = false;
   /** The send handle of its message: the call itself, unless the message holds several calls. */
   handle: SendHandle = this;
+  /** Whether the other side must learn that the call is given up, whatever else it understands. A feature sets it. */
+  mustCancel = false;
   /** The params, if the call may be made again on the next connection, and whether it was sent on an earlier one. */
   again: { readonly params: unknown; readonly wasSent?: true } | undefined = undefined;
   /** The calls of the connection that it is made on. `giveUp` rejects it if its caller waits no longer, and `fail` rejects it by its id. */

@@ -287,9 +287,9 @@ export class OutgoingCalls {
   /** Cancels a call that was sent, or is in a batch. */
   #cancel(call: OutgoingCall, reason: unknown): void {
     const connection = this.#connection;
-    const { flow, config, speaksDialect, madeParts } = connection;
+    const { flow, config, speaksDialect } = connection;
     const { cancel } = config.dialect;
-    const mayCancel = speaksDialect || madeParts?.first("mustCancel", call) === true;
+    const mayCancel = speaksDialect || call.mustCancel;
     // While it is not known whether the other side takes cancels, an optional one is queued.
     if (!mayCancel && (call.sent || flow.openingQueue === undefined)) return;
     if (isExempt(config.dialect, call.method)) return;

@@ -508,13 +508,13 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /** Returns what happened on this connection so far, and how full everything is. Cheap: the numbers are counted anyway. */
   stats(): PeerStats {
-    const { counts, outgoing, incoming, madeParts, flow, transport } = this.#connection;
+    const { counts, outgoing, incoming, flow, transport } = this.#connection;
     const { received: bytesReceived = 0, sent: bytesSent = 0 } = transport.traffic ?? {};
     return {
       ...counts,
       pending: outgoing.size,
       running: incoming.running,
-      streams: madeParts?.find("streams")?.size ?? 0,
+      streams: incoming.streams,
       unsentBytes: flow.unsentBytes,
       bytesReceived,
       bytesSent,

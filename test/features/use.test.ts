@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import * as node from "../../src/node.js";
-import { batches, bytes, connect, contract, pair, Peer, progress, streams, type AnyPeer } from "../../src/index.js";
+import { bytes, connect, contract, pair, Peer, progress, streams, type AnyPeer } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { readAll } from "../support/pair.js";
 import { failure, rawPeer } from "../support/raw.js";
@@ -58,12 +58,6 @@ describe("a peer", () => {
     d.on("error", () => {}); // its handler fails with the stream
     expect(await rejection(c.request("take", [c.offer([new Uint8Array(1)])]))).toMatchObject({ code: -32603 });
     expect(errors).toEqual(["progress", "streams", "bytes"].map(needs));
-  });
-
-  it("with one feature has not the other", async () => {
-    const [a] = pair({ use: [streams, batches] }, { use: [streams, progress], methods });
-    const [, ...used] = await useAll(a);
-    expect(used).toEqual(["done", "done", "done", ...["progress", "live", "renewal"].map(needs)]);
   });
 
   it("without `batches` refuses an array as one malformed message", () => {
