@@ -1,4 +1,9 @@
-/** Promises and iterables of the application. */
+/** Microtasks, and the promises and iterables of the application. */
+
+/** Calls `task`, which never throws, in a microtask. Fake timers of a test may replace `queueMicrotask`, and no promise. */
+export function inMicrotask(task: () => void): void {
+  void Promise.resolve().then(task);
+}
 
 /** Marks a promise as observed, for a hook that may drop it. Code that awaits it still gets its rejection. */
 export function observed<T>(promise: Promise<T>): Promise<T> {

@@ -17,7 +17,7 @@ import { Coalescer } from "../socket/coalescer.js";
 import { Endpoint } from "./endpoint.js";
 import { Attachment, type AttachedKind, type EndpointLimits } from "./state.js";
 import { longestFrame } from "./sizes.js";
-import { queueMicrotask } from "../base/tick.js";
+import { inMicrotask } from "../base/promises.js";
 
 /** The name of the subprotocol. */
 export const PROTOCOL = "reciproc.v1";
@@ -215,7 +215,7 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
   reportEnd(end: CloseInfo, isRemote: boolean): void {
     this.#endResumption();
     // Not inside the call that ended the connection.
-    if (this.socket === undefined) queueMicrotask(() => this.#finish(end, false));
+    if (this.socket === undefined) inMicrotask(() => this.#finish(end, false));
     else if (isRemote) setDeadline(this, CLOSE_TIMEOUT_MS);
     else this.socket.close(end.code, end.reason);
   }

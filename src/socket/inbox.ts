@@ -4,7 +4,7 @@ import { exceeds } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { endOf, type CloseInfo } from "../message/transport.js";
 import { CLOSE_TIMEOUT_MS, type SocketHandler } from "./socket.js";
-import { queueMicrotask } from "../base/tick.js";
+import { inMicrotask } from "../base/promises.js";
 
 /** A frame, or the end of a socket. */
 export type QueuedItem = string | Uint8Array | CloseInfo;
@@ -39,7 +39,7 @@ export abstract class Inbox implements Expiring {
     const queued = this.#queued!;
     if (queued.length === 0) this.#queued = undefined;
     else
-      queueMicrotask(() => {
+      inMicrotask(() => {
         this.#queued = undefined;
         this.deliver(queued);
       });

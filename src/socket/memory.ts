@@ -1,4 +1,5 @@
 /** Two sockets joined in memory. Frames arrive in a microtask and never inside `send`, as on a network. */
+import { inMicrotask } from "../base/promises.js";
 import type { CloseInfo } from "../message/transport.js";
 import type { Socket } from "./socket.js";
 import { Inbox } from "./inbox.js";
@@ -38,7 +39,7 @@ class MemorySocket extends Inbox implements Socket {
   }
 
   #arrive(item: string | Uint8Array | CloseInfo): void {
-    if (this.#underWay.push(item) === 1) queueMicrotask(() => this.#deliver());
+    if (this.#underWay.push(item) === 1) inMicrotask(() => this.#deliver());
   }
 
   #deliver(): void {

@@ -8,6 +8,7 @@ import { encodeResult, plainText, type MessageText } from "../message/codec.js";
 import { InvalidParams, TooManySubscriptions } from "../message/codes.js";
 import { member, type NotificationMessage, type RequestMessage } from "../message/message.js";
 import type { CloseInfo, Frame, Link, LinkReceiver, SendHandle } from "../message/transport.js";
+import { inMicrotask } from "../base/promises.js";
 import type { ReadBudget } from "../base/read-budget.js";
 import type { Connection } from "../peer/connection.js";
 import type { Feature, OwnPart } from "../peer/feature.js";
@@ -97,7 +98,7 @@ class TabLink implements Link {
     const info = { code, reason };
     if (shared.ended !== undefined) return void (shared.peer as AnyPeer).closed.then((end) => receiver.closed(end));
     shared.flow.send(closeOf(this.#tab, info));
-    queueMicrotask(() => receiver.closed(info));
+    inMicrotask(() => receiver.closed(info));
   }
 
   /** Ends the tab, which the client has closed. */

@@ -4,7 +4,7 @@ import { exceeds } from "../message/codec.js";
 import type { CloseInfo, Link, LinkReceiver } from "../message/transport.js";
 import type { AnyMethods, Contract } from "../contract/contract.js";
 import { endPeer, Peer, type Context, type Options } from "../peer/peer.js";
-import { queueMicrotask } from "../base/tick.js";
+import { inMicrotask } from "../base/promises.js";
 import { watchPage } from "../client/page.js";
 import type { OpenArguments } from "../connect.js";
 import { HEAD_BYTES } from "./wire.js";
@@ -35,7 +35,7 @@ class WorkerLink implements Link {
     try {
       this.#connect(this.#makeWorker(), this.#ends.signal);
     } catch (error) {
-      queueMicrotask(() => this.#end({ code: Abnormal, reason: String(error), error: error as Error }));
+      inMicrotask(() => this.#end({ code: Abnormal, reason: String(error), error: error as Error }));
     }
   }
 
@@ -51,13 +51,13 @@ class WorkerLink implements Link {
    */
   close(code: number = Normal, reason = ""): void {
     this.#post({ closed: { code, reason } });
-    queueMicrotask(() => this.#receiver.closed({ code, reason }));
+    inMicrotask(() => this.#receiver.closed({ code, reason }));
   }
 
   /** Gives up the session for this tab only: too much was queued while the connection was suspended. */
   endSession(reason: string): boolean {
     const { signal } = this.#ends;
-    queueMicrotask(() => signal.aborted || this.#lose(reason));
+    inMicrotask(() => signal.aborted || this.#lose(reason));
     return true;
   }
 

@@ -1,7 +1,7 @@
 /** One direction of a connection in memory: carries items in order, at the speed that the test sets. */
 
 import { LONGEST_DELAY_MS } from "../base/deadlines.js";
-import { queueMicrotask } from "../base/tick.js";
+import { inMicrotask } from "../base/promises.js";
 
 /** How a line of the network carries data. All pipes of a line share one, which the test changes. */
 export interface Flow {
@@ -77,7 +77,7 @@ export class Pipe {
   #schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    queueMicrotask(() => {
+    inMicrotask(() => {
       this.#isScheduled = false;
       this.#deliver();
     });

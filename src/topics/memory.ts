@@ -10,6 +10,7 @@ import {
   type EngineLog,
   type NodeName,
 } from "./engine.js";
+import { inMicrotask } from "../base/promises.js";
 import { MemoryLogs } from "./entries.js";
 
 /**
@@ -39,7 +40,7 @@ class MemoryBroker {
   send(channel: Channel, frame: string): number {
     const to = [...(this.subscribers.get(channel) ?? [])];
     if (to.length === 0) return 0;
-    if (this.#queue.length === 0) queueMicrotask(() => this.#deliver());
+    if (this.#queue.length === 0) inMicrotask(() => this.#deliver());
     this.#queue.push({ channel, frame, to });
     return to.length;
   }

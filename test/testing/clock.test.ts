@@ -1,4 +1,5 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { pair } from "../../src/index.js";
 import { testServer, virtualClock, type VirtualClock } from "../../src/testing/index.js";
 
 function clockOfTest(): VirtualClock {
@@ -98,6 +99,7 @@ it("a test server works under the fake timers of a test runner, which may also f
   const all = ["setTimeout", "clearTimeout", "setImmediate", "clearImmediate", "Date", "performance", "queueMicrotask"];
   vi.useFakeTimers({ toFake: all as "Date"[] });
   onTestFinished(() => void vi.useRealTimers());
+  expect(await pair({}, { methods: { echo: () => "echo" } })[0].request("echo")).toBe("echo");
   const client = await connect(server.url);
   await network.settle();
   network.cut();
