@@ -152,6 +152,11 @@ describe("an example", () => {
     expect(printed.trimEnd().split("\n")).toEqual(example.output);
   });
 
+  it("that adds a feature has less than 60 lines", () => {
+    const { code } = examples.find(({ name }) => name === "ping.ts")!;
+    expect(code.trimEnd().split("\n").length).toBeLessThan(60);
+  });
+
   it("is valid TypeScript", () => {
     // Parameters and variables without a type, and values of an unknown type.
     const allowed = /error TS(7005|7006|7031|7034|18046):/;
