@@ -1,11 +1,13 @@
 /** Checks what the documents say about the project: its files, names, exports, examples and versions exist. */
 import { existsSync } from "node:fs";
 import { access, readdir, readFile } from "node:fs/promises";
+import { Session } from "node:inspector/promises";
 import { join } from "node:path";
 import { parseSync } from "vite";
 import { expect, it } from "vitest";
 import { picture } from "../../scripts/picture.js";
 import { llmsText } from "../../scripts/llms.js";
+import { connect, serve } from "../../src/node.js";
 
 interface Package {
   version: string;
@@ -71,6 +73,30 @@ it("ARCHITECTURE.md names members, functions and types that the source has", asy
   const simple = names.filter((name) => !name.includes(".") && /[a-z][A-Z]|^[A-Z][a-z]/.test(name));
   expect(simple.length).toBeGreaterThan(30);
   expect(simple.filter((name) => !words.has(name) && !(name in globalThis))).toEqual([]);
+});
+
+it("ARCHITECTURE.md lists functions that run for a call, a message and a lost socket", async () => {
+  const profiler = new Session();
+  profiler.connect();
+  await profiler.post("Profiler.enable");
+  await profiler.post("Profiler.startPreciseCoverage", { callCount: true });
+  for (const link of ["plain", "packed"] as const) {
+    await using server = await serve({ port: 0, link });
+    server.on("peer", (peer, { socket }) => void peer.handle("lose", () => void socket.destroy()));
+    await using peer = await connect(server.url);
+    expect(await peer.request("lose").catch(() => "closed")).toBe(link === "plain" ? "closed" : null);
+  }
+  const ran = new Set<string>();
+  for (const { url, functions } of (await profiler.post("Profiler.takePreciseCoverage")).result) {
+    const [, path] = url.split(`${process.cwd()}/`);
+    const types = path?.startsWith("src/") ? (await textOf(path)).match(/(?<=class )\w+/g) : null;
+    for (const { functionName, ranges } of functions)
+      if (ranges[0]!.count > 0) types?.forEach((type) => ran.add(`${type}.${functionName}`));
+  }
+  const [lists] = /^## The life of .*^## The ways in/ms.exec(await textOf("docs/ARCHITECTURE.md"))!;
+  const names = lists.match(/^\d\. .*/gm)!.flatMap((item) => item.match(/[A-Z]\w+\.#?[a-z]\w*(?=`)/g) ?? []);
+  expect(names.length).toBeGreaterThan(50);
+  expect(names.filter((name) => !ran.has(name))).toEqual([]);
 });
 
 it("ARCHITECTURE.md has the picture that `node scripts/picture.js` draws of the present imports", async () => {
