@@ -1,7 +1,7 @@
 /**
  * Close codes of WebSocket (RFC 6455, section 7.4) and of this package, and what each means for a session and for a client that
- * reconnects. Codes from 4400 to 4599 stand for an HTTP status, and 4400, 4413 and 4429 also for a standard code where that cannot be
- * sent.
+ * reconnects. docs/PROTOCOL.md lists those that are sent, under "Close codes". Codes from 4400 to 4599 stand for an HTTP status, and
+ * 4400, 4413 and 4429 also for a standard code where that cannot be sent.
  */
 import { expected } from "./errors.js";
 

@@ -29,7 +29,7 @@ export function unsentMarks({ maxUnsentBytes: limit }: UnsentLimits): UnsentMark
   return { low: limit / 8, room: limit / 4, queue: limit / 2, limit };
 }
 
-/** The connection of a flow. */
+/** What a flow uses of its connection. */
 export interface FlowConnection {
   readonly transport: Link;
   readonly config: { readonly limits: UnsentLimits; readonly marks: UnsentMarks; readonly hasOnOpen: boolean };

@@ -242,7 +242,10 @@ export class OutgoingCalls {
     return !isLoneId(value) || this.get(value.id) !== undefined;
   }
 
-  /** Settles the call that a response names. A response is never answered: two peers would loop. `request` has attached the check of the result. */
+  /**
+   * Settles the call that a response names by its id. `request` has attached the check of the result by its schema. A response is never
+   * answered, because two peers would loop. `slot` says whether it came in a batch.
+   */
   settle(kind: Kind, response: Unchecked, slot: Slot): void {
     const call = this.#take(response.id);
     if (call === undefined) this.#receiveUnmatched(kind, response, slot);
@@ -309,7 +312,7 @@ export class OutgoingCalls {
    */
   rejectAll(end: End, next?: OutgoingCalls): void {
     const { flow, isConnecting } = this.#connection;
-    const settle = (call: OutgoingCall): void => {
+    const rejectOrMove = (call: OutgoingCall): void => {
       // Closing a connection sends what is queued, but not a call that is rejected as not sent.
       if (!call.sent) flow.cancel(call.handle);
       const isRepeated = call.again !== undefined && (!call.sent || call.settings.retry === "always");
@@ -319,15 +322,15 @@ export class OutgoingCalls {
     if (isConnecting)
       for (const [handle, text] of flow.openingQueue ?? []) {
         const calls = callsOf(handle);
-        calls.forEach(settle);
+        calls.forEach(rejectOrMove);
         if (calls.length === 0) next?.sink.send(text, handle);
       }
-    this.#table?.toArray().forEach(settle);
+    this.#table?.toArray().forEach(rejectOrMove);
   }
 
   /**
-   * Removes a pending call that settles now. Only `#adopt` removes one besides, which stays pending. The other side chooses the id, so it
-   * may be any value.
+   * Removes the pending call of that id, for the function that settles it. The other side chooses the id, so it may be any value. Only
+   * `#adopt` removes calls by itself, and these stay pending.
    */
   #take(id: unknown): OutgoingCall | undefined {
     const call = this.#table?.remove(id);
