@@ -370,7 +370,7 @@ export abstract class Endpoint {
       if (session !== undefined) {
         this.sendData(flowing, undefined, Infinity);
         for (const [handle, text] of queued)
-          handle.sent = this.#writeFrame(flowing, frameOf(sentForm(text, this.takesBytes)));
+          handle.sent = this.write([frameOf(sentForm(text, this.takesBytes))]);
       }
     }
     // `retryMs` also asks a client without a session to reconnect.
@@ -462,15 +462,8 @@ export abstract class Endpoint {
     else state.socket.send(...messages);
   }
 
-  /** As `write`, of one data frame. */
-  #writeFrame(at: Attachment, frame: string | Uint8Array): boolean {
-    if (this.state !== at) return false;
-    if (!at.owesHello) return at.socket.send(frame);
-    return typeof frame === "string" ? this.write([frame]) : this.write([]) && at.socket.send(frame);
-  }
-
   /** Sends frames, after the hello if that is owed. Returns false if there is no socket, or it takes no more frames. */
-  protected write(frames: string[]): boolean {
+  protected write(frames: (string | Uint8Array)[]): boolean {
     const { state } = this;
     if (!(state instanceof Attachment)) return false;
     if (state.owesHello) {
@@ -493,7 +486,7 @@ export abstract class Endpoint {
     if (this.state !== at) return;
     while (session.hasUnsent) {
       if (socket.unsentBytes >= highWaterBytes) return this.socketFull();
-      this.#writeFrame(at, session.takeUnsent());
+      this.write([session.takeUnsent()]);
     }
   }
 

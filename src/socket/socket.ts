@@ -26,10 +26,10 @@ export interface Socket {
   /** As `Link.start`. A later call replaces the handler. */
   start(handler: SocketHandler): void;
   /**
-   * Sends a frame, or several text frames in one write. Returns false if the socket takes none any more. Does not copy the content of a
-   * binary frame, which must not change.
+   * Sends one or several frames in one write. A binary frame is the last, and that of a server the only one. Returns false if the socket
+   * takes none any more. Does not copy the content of a binary frame, which must not change.
    */
-  send(...frames: readonly [string | Uint8Array] | readonly string[]): boolean;
+  send(...frames: readonly (string | Uint8Array)[]): boolean;
   /** Whether a write is so expensive that the texts of a tick should share one. */
   readonly coalesces?: boolean;
   /** As `send`, for a frame whose bytes are the same on many sockets. A socket without this function sends the content. */

@@ -257,7 +257,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     return this.#unsentAtCork ?? this.#webSocket.bufferedAmount;
   }
 
-  send(...frames: readonly [string | Uint8Array] | readonly string[]): boolean {
+  send(...frames: readonly (string | Uint8Array)[]): boolean {
     if (!this.open) return false;
     const raw = this.#raw;
     if (raw === undefined) {
