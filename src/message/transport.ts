@@ -44,7 +44,7 @@ export interface LinkReceiver extends Receiver {
   readonly ended: object | undefined;
   /** The session has lost its socket. Messages are queued until `resumed`. */
   suspended(): void;
-  /** The link takes messages again, after `send` has returned `"full"`. */
+  /** The link takes messages again, after `send` has returned `"full"`. Does nothing while messages are queued until `resumed`. */
   drained(): void;
   /** The other side reports that it dropped so many messages to this side. */
   missed(count: number): void;

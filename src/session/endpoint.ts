@@ -296,8 +296,7 @@ export abstract class Endpoint {
     if (!isDue || at.length > 0) {
       // Without a session, no other socket follows a closed one.
       if (!at.socket.open) return false;
-      if (at.messages === undefined) at.messages = [text];
-      else at.messages.push(text);
+      (at.messages ??= []).push(text);
       at.length += text.length + 1;
       if (isDue) this.#flushMessages();
       return true;
@@ -420,18 +419,18 @@ export abstract class Endpoint {
     const wasSuspended = at.kind === "resuming";
     at.kind = kind;
     at.session = session;
-    this.#sendWaiting(at, wasSuspended);
+    this.#sendWaiting(at);
     this.reportReady(wasSuspended);
   }
 
   /**
    * Sends the logged frames (rule 5), until the wire is full. Reports when messages are taken again, which follow. A receiver that is
-   * suspended sends them when it is resumed.
+   * suspended ignores that, and sends them when it is resumed.
    */
-  #sendWaiting(at: Attachment, wasSuspended = false): void {
+  #sendWaiting(at: Attachment): void {
     this.sendData(at);
     this.#sendMissed();
-    if (!wasSuspended && this.withRoom() !== undefined) this.receiver!.drained();
+    if (this.withRoom() !== undefined) this.receiver!.drained();
   }
 
   /**
@@ -458,7 +457,7 @@ export abstract class Endpoint {
     if (messages === undefined) return;
     state.messages = undefined;
     state.length = 0;
-    if (this.isReciproc) this.sendData(state, messages.length === 1 ? `[${messages[0]}]` : `[${messages.join(",")}]`);
+    if (this.isReciproc) this.sendData(state, `[${messages.join(",")}]`);
     else state.socket.send(...messages);
   }
 
