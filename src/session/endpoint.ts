@@ -467,7 +467,7 @@ export abstract class Endpoint {
     if (!(state instanceof Attachment)) return false;
     if (state.owesHello) {
       state.owesHello = false;
-      frames.unshift(Frames.clientHello(this.limits, this.limits.bytes));
+      frames.unshift(Frames.clientHello(this.limits));
     }
     return state.socket.send(...frames);
   }

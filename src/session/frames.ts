@@ -107,8 +107,8 @@ export function sessionlessHello(bytes?: true): string {
 }
 
 /** Returns a client's hello, which accepts the session that the server offers. */
-export function clientHello(limits: SessionLimits, bytes?: true): string {
-  return JSON.stringify({ hello: { session: true, limits: pickLimits(limits), bytes } });
+export function clientHello(limits: SessionLimits & Pick<ResumeFrame, "bytes">): string {
+  return JSON.stringify({ hello: { session: true, limits: pickLimits(limits), bytes: limits.bytes } });
 }
 
 /** Returns the limits without other members. */

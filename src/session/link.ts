@@ -114,12 +114,11 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
 
   /** Whether the other side answers pings. */
   get canPing(): boolean {
-    return this.isReciproc || this.socket?.ping !== undefined;
+    return this.isReciproc;
   }
 
   ping(): void {
-    if (this.isReciproc) this.sendControl('{"ping":1}');
-    else this.socket?.ping?.();
+    this.sendControl('{"ping":1}');
   }
 
   /** Client: takes the first or the next socket. As `Endpoint.begin`. With `readsLater`, the caller starts the socket. */

@@ -1,4 +1,4 @@
-/** The negotiated link of Node and of tests, whose sockets bound the work of a tick, count their bytes, and know what was read. */
+/** The negotiated link of Node and of tests, whose sockets bound the work of a tick, count their bytes, know what was read, and can ping. */
 import type { ReadBudget } from "../base/read-budget.js";
 import { addTraffic, type CloseInfo, type Traffic } from "../message/transport.js";
 import { NegotiatedLink } from "./link.js";
@@ -13,6 +13,15 @@ export class NodeLink extends NegotiatedLink {
 
   get traffic(): Traffic | undefined {
     return addTraffic(this.#past, this.socket?.traffic);
+  }
+
+  override get canPing(): boolean {
+    return super.canPing || this.socket?.ping !== undefined;
+  }
+
+  override ping(): void {
+    if (this.isReciproc) super.ping();
+    else this.socket?.ping?.();
   }
 
   afterRead(then: () => void): boolean {
