@@ -53,13 +53,13 @@ export abstract class Inbox implements Expiring {
   }
 
   /**
-   * Takes a text or binary frame. `byteLength` is the length of a text in UTF-8, if known. Closes the socket with 1009 if the frame is too
-   * long. A queued frame is measured when it is delivered, because `maxFrameBytes` may have been raised meanwhile.
+   * Takes a text or binary frame. Closes the socket with 1009 if the frame is too long. A queued frame is measured when it is delivered,
+   * because `maxFrameBytes` may have been raised meanwhile.
    */
-  receiveFrame(frame: string | Uint8Array, byteLength?: number): void {
+  receiveFrame(frame: string | Uint8Array): void {
     if (this.#ending !== undefined) return;
     if (this.#queued !== undefined) this.#enqueue(frame);
-    else if (isTooLong(frame, byteLength, this.maxFrameBytes)) {
+    else if (typeof frame === "string" ? exceeds(frame, this.maxFrameBytes) : frame.length > this.maxFrameBytes) {
       this.#ending = { code: MessageTooBig, reason: TOO_LARGE };
       this.close(MessageTooBig, TOO_LARGE);
     } else if (typeof frame === "string") this.#handler!.receiveFrame(frame);
@@ -127,11 +127,6 @@ export abstract class Inbox implements Expiring {
 
 function isFrame(item: QueuedItem): item is string | Uint8Array {
   return typeof item === "string" || item instanceof Uint8Array;
-}
-
-function isTooLong(frame: string | Uint8Array, byteLength: number | undefined, maxBytes: number): boolean {
-  if (byteLength !== undefined) return byteLength > maxBytes;
-  return typeof frame === "string" ? exceeds(frame, maxBytes) : frame.length > maxBytes;
 }
 
 /** Returns the text of a frame. Returns an end as it is. */

@@ -141,8 +141,8 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     socket.#frameBytes = bytes.length;
     // Ignored frames are not decoded, because decoding text that is not UTF-8 creates an error.
     if (socket.#isClosing) return;
-    if (isFree) socket.receiveFrame(isBinary ? bytes : bytes.toString(), bytes.length);
-    else socket.budget.add(() => socket.receiveFrame(isBinary ? bytes : bytes.toString(), bytes.length));
+    if (isFree) socket.receiveFrame(isBinary ? bytes : bytes.toString());
+    else socket.budget.add(() => socket.receiveFrame(isBinary ? bytes : bytes.toString()));
   }
 
   /** Takes a pong. A pong that answers a read mark was requested, so it does not count towards a flood. */

@@ -104,7 +104,7 @@ export class WireSocket extends Inbox implements Socket, Pulse {
   #takeFrame(frame: string | Uint8Array, bytes: number): void {
     this.receivedAt = performance.now();
     this.#received += bytes;
-    if (this.open) this.receiveFrame(frame, bytes);
+    if (this.open) this.receiveFrame(frame);
   }
 
   #ping(answered: () => void): void {
