@@ -156,7 +156,7 @@ export class CallTable {
 
   /** Adds a call that is in no table. */
   add(call: OutgoingCall): void {
-    if (this.size === this.#places.length) this.#resize(this.size * 2);
+    if (this.size === this.#places.length) this.#grow();
     const place = call.id & (this.#places.length - 1);
     call.nextInPlace = this.#places[place];
     this.#places[place] = call;
@@ -183,21 +183,16 @@ export class CallTable {
 
   /** Returns all calls, in the order they were made. */
   toArray(): OutgoingCall[] {
-    const calls = this.#unordered();
+    const calls: OutgoingCall[] = [];
+    for (const first of this.#places)
+      for (let call = first; call !== undefined; call = call.nextInPlace) calls.push(call);
     // oxlint-disable-next-line unicorn/no-array-sort -- made here, and `toSorted` is younger than some runtimes.
     return calls.sort((a, b) => a.id - b.id);
   }
 
-  #unordered(): OutgoingCall[] {
-    const calls: OutgoingCall[] = [];
-    for (const first of this.#places)
-      for (let call = first; call !== undefined; call = call.nextInPlace) calls.push(call);
-    return calls;
-  }
-
-  #resize(length: number): void {
-    const calls = this.#unordered();
-    this.#places = places(length);
+  #grow(): void {
+    const calls = this.toArray();
+    this.#places = places(2 * this.size);
     this.size = 0;
     for (const call of calls) this.add(call);
   }
