@@ -195,25 +195,21 @@ export class Connection implements LinkReceiver, FlowConnection {
   }
 
   /**
-   * Ends the connection for a reason of this side, with any code. That reason is reported, whatever the other side answers. Calls reject
-   * with `end.error` as their cause, if there is one.
+   * Ends the connection from this side, with any code. Calls reject with `end.error` as their cause, if there is one. With `isReported`,
+   * `end` is reported, whatever the other side answers. Otherwise, it is reported how the transport ended.
    */
-  end(end: CloseInfo): void {
-    const { code, reason, error } = end;
-    this.close(end, { code, reason: cutReason(reason), ...(error !== undefined && { error }) });
-  }
-
-  /** Ends the connection. `own`: what is reported. Without it, as for the application, how the transport ended is reported. */
-  close(end: CloseInfo, own?: CloseInfo): void {
+  end(end: CloseInfo, isReported = true): void {
     if (this.ended === undefined) this.flow.flush();
     // Sending what was queued may end the connection, as its other side reads too slowly.
     if (this.ended !== undefined) return;
-    this.#stop(makeEnd("closed on this side", end, own));
     const { transport } = this;
+    const { code, error } = end;
     const reason = cutReason(end.reason);
+    const own = { code, reason, ...(error !== undefined && { error }) };
+    this.#stop(makeEnd("closed on this side", end, isReported ? own : undefined));
     transport.sayBye?.({ ...end, reason }, this.flow.stop());
     runReporting(
-      () => transport.close(end.code, reason),
+      () => transport.close(code, reason),
       (failure) => {
         this.report(failure);
         // A transport that cannot be closed does not report its end.

@@ -467,7 +467,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * 4000 to 4099, which have a meaning in `reciproc.v1`.
    */
   async close(code = 1000, reason = ""): Promise<void> {
-    this.#connection.close({ code, reason: checkClose(code, reason) });
+    this.#connection.end({ code, reason: checkClose(code, reason) }, false);
     await this.closed;
   }
 

@@ -191,7 +191,7 @@ class Tabs implements OwnPart {
   }
 
   end(error: Error): void {
-    this.#links.forEach(({ receiver }) => receiver.close({ code: Abnormal, reason: "", error }));
+    this.#links.forEach(({ receiver }) => receiver.end({ code: Abnormal, reason: "", error }, false));
   }
 }
 
