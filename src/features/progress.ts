@@ -12,7 +12,7 @@ import { setDeadline } from "../base/deadlines.js";
 import { isLongToken, type CoreDialect, type ProgressDialect } from "../peer/dialect.js";
 import { expected } from "../message/errors.js";
 import type { Feature, OwnPart } from "../peer/feature.js";
-import type { IncomingCall } from "../peer/incoming-call.js";
+import { isAwaited, type IncomingCall } from "../peer/incoming-call.js";
 import { isObject, type NotificationMessage, type RequestMessage } from "../message/message.js";
 import { callsOf, type OutgoingCall } from "../peer/outgoing-call.js";
 import { runReporting } from "../base/tell.js";
@@ -91,7 +91,7 @@ class Progress implements OwnPart {
     if (token === undefined || isLongToken(token) || call.id === undefined) return () => {};
     const connection = this.#connection;
     return (value) => {
-      if (!call.isAwaited) return;
+      if (!isAwaited(call)) return;
       connection.config.checks?.checkSent("progress", call.method, value);
       // The value is a member of the params, whose own members are not checked.
       checkForms(value);

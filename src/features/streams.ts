@@ -11,7 +11,7 @@ import { isExempt } from "../peer/dialect.js";
 import { expected, mistake, RpcError } from "../message/errors.js";
 import type { Feature, OwnPart } from "../peer/feature.js";
 import type { Sink } from "../peer/flow.js";
-import type { AbortCause, IncomingCall, Slot } from "../peer/incoming-call.js";
+import { onReply, type AbortCause, type IncomingCall, type Slot } from "../peer/incoming-call.js";
 import { member, type Id, type NotificationMessage, type RequestMessage } from "../message/message.js";
 import { isSignal } from "../message/options.js";
 import { OutgoingCall } from "../peer/outgoing-call.js";
@@ -138,7 +138,7 @@ export class Streams implements OwnPart {
       stream.stop(refusal.reason);
       throw refusal.reason;
     }
-    call?.onReply(stream.onSent);
+    if (call !== undefined) onReply(call, stream.onSent);
     return stream;
   }
 

@@ -8,6 +8,7 @@
 import { customAlphabet } from "nanoid";
 import { checkForms } from "../message/codec.js";
 import { encodeNotification } from "../message/text.js";
+import { onReply } from "../peer/incoming-call.js";
 import { callOf } from "../peer/incoming-calls.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { ErrorCode, expected, RpcError } from "../message/errors.js";
@@ -137,7 +138,7 @@ export class Subscriptions<T = any> {
       ofPeer.delete(id);
       this.#size--;
     });
-    call.onReply((isResult) => {
+    onReply(call, (isResult) => {
       if (isResult) subscription.release((then) => connection.flow.afterRead(then));
       else subscription.close();
     });

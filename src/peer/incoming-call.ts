@@ -68,25 +68,25 @@ export class IncomingCall implements Linked {
     return this.#controller.signal;
   }
 
-  /** Whether the caller waits for the response. */
-  get isAwaited(): boolean {
-    return this.state === "running" && this.abortCause === undefined;
-  }
-
   /** Aborts the handler now, or when it first reads `signal`. Also aborts a stream that is the result of an answered call. */
   abort(cause: AbortCause): void {
     if (this.abortCause !== undefined) return;
     this.abortCause = cause;
     this.#controller?.abort(cause.reason);
   }
+}
 
-  /**
-   * Calls `listener` once: with true right after the handler's result was handed to the connection (in a batch, with the
-   * reply to all of it), with false when an error or nothing is answered, or the connection has ended. Never calls it for a
-   * notification. Throws if the call is answered already.
-   */
-  onReply(listener: (isResult: boolean) => void): void {
-    if (this.state === "answered") throw new Error(`"${this.method}" is answered already`);
-    (this.listeners ??= []).push(listener);
-  }
+/** Whether the caller of a call waits for the response. */
+export function isAwaited({ state, abortCause }: IncomingCall): boolean {
+  return state === "running" && abortCause === undefined;
+}
+
+/**
+ * Calls `listener` once: with true right after the result of the handler of `call` was handed to the connection (in a batch, with the
+ * reply to all of it), with false when an error or nothing is answered, or the connection has ended. Never calls it for a
+ * notification. Throws if the call is answered already.
+ */
+export function onReply(call: IncomingCall, listener: (isResult: boolean) => void): void {
+  if (call.state === "answered") throw new Error(`"${call.method}" is answered already`);
+  (call.listeners ??= []).push(listener);
 }

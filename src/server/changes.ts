@@ -5,7 +5,7 @@ import { encodeResult, encodeTooLarge, exceeds, plainText, type MessageText } fr
 import { ErrorCode, expected, RpcError } from "../message/errors.js";
 import { member, type ResponseMessage } from "../message/message.js";
 import { anyFunction } from "../message/options.js";
-import { IncomingCall } from "../peer/incoming-call.js";
+import { IncomingCall, isAwaited } from "../peer/incoming-call.js";
 import { callOf, discard } from "../peer/incoming-calls.js";
 import { EngineError } from "../topics/engine.js";
 import { isKey, KEY_RULE, RESERVED } from "../topics/topic-options.js";
@@ -80,7 +80,7 @@ export class Changes {
         if (isClaimed) throw new EngineError(`the log has no room for "${key}"`, "not-sent");
         isClaimed = true;
         await this.#append(topic, { key, claim: ownClaim });
-      } else if (given.call.isAwaited && performance.now() < end) await sleep();
+      } else if (isAwaited(given.call) && performance.now() < end) await sleep();
       else throw new EngineError(`no outcome of "${key}" within ${WAIT_MS} ms`, "unknown");
     }
   }
