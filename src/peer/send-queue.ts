@@ -21,16 +21,15 @@ export class SendQueue {
     return this.#length;
   }
 
-  /** Adds a message. Copies its bytes. */
+  /** Adds a message, after `replace`. Copies its bytes. */
   add(text: MessageText, handle: SendHandle = { sent: false }): void {
     if (typeof text !== "string") text.keep();
-    this.replace(handle);
     handle.sent = false;
     this.#messages.set(handle, text);
     this.grow(text.length + QUEUED_COST, handle);
   }
 
-  /** Removes the message that the message of `handle` replaces, if there is one. A caller that checks lengths calls this first. */
+  /** Removes the message that the message of `handle` replaces, if there is one. Called before the length of that is checked, and it is added. */
   replace(_handle: SendHandle | undefined): void {}
 
   /** Removes a message. Returns false if it is not queued. */
