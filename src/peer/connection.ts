@@ -191,7 +191,7 @@ export class Connection implements LinkReceiver, FlowConnection {
 
   /** Emits an event. What its listeners throw is reported. */
   emit(event: string, ...args: unknown[]): void {
-    if (this.peer.listenerCount(event) > 0) tell(this.peer, event, args, (error) => this.report(error));
+    tell(this.peer, event, args, (error) => this.report(error));
   }
 
   /**
@@ -199,7 +199,7 @@ export class Connection implements LinkReceiver, FlowConnection {
    * `end` is reported, whatever the other side answers. Otherwise, it is reported how the transport ended.
    */
   end(end: CloseInfo, isReported = true): void {
-    if (this.ended === undefined) this.flow.flush();
+    this.flow.flush();
     // Sending what was queued may end the connection, as its other side reads too slowly.
     if (this.ended !== undefined) return;
     const { transport } = this;
