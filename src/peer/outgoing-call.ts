@@ -125,8 +125,8 @@ export interface SharedHandle extends SendHandle {
 }
 
 /** Returns the pending calls of a message. */
-export function callsOf(handle: SendHandle): readonly OutgoingCall[] {
-  return handle instanceof OutgoingCall ? [handle] : [...((handle as Partial<SharedHandle>).calls ?? [])];
+export function callsOf(handle: SendHandle | undefined): readonly OutgoingCall[] {
+  return handle instanceof OutgoingCall ? [handle] : [...((handle as Partial<SharedHandle> | undefined)?.calls ?? [])];
 }
 
 /** The send handle of a cancel that is sent only if the other side understands it. */

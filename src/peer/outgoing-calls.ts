@@ -187,7 +187,7 @@ export class OutgoingCalls {
     // The other side limits the form that it gets: base64 is a third longer than bytes.
     const sent = sentForm(text, takesBytes);
     const bytes = this.ended === undefined && exceeds(sent, maxMessageBytes) ? utf8Bytes(sent) : undefined;
-    const calls = handle === undefined ? [] : callsOf(handle);
+    const calls = callsOf(handle);
     if (calls.length === 0) {
       if (bytes !== undefined) {
         const method = methodOf(text);
@@ -298,7 +298,7 @@ export class OutgoingCalls {
     if (isExempt(config.dialect, call.method)) return;
     try {
       const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
-      const handle = mayCancel ? { sent: false } : new OptionalCancel();
+      const handle = mayCancel ? undefined : new OptionalCancel();
       // If the call is in a batch that is still queued, the cancel is queued after it.
       if (!(call.sent ? flow : flow.sink).send(text, handle)) this.refused(text);
     } catch (error) {
