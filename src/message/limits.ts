@@ -57,12 +57,10 @@ export function burstBytes({ maxUnsentBytes, maxReplyBytes }: UnsentLimits): num
   return BURST * Math.max(maxUnsentBytes, maxReplyBytes);
 }
 
-/** Returns the defaults, overridden by `given`. Throws a `TypeError` that names the limit, the rule and the value. */
-export function peerLimits(given: Partial<PeerLimits> | undefined): PeerLimits {
-  return given === undefined ? PEER_LIMITS : mergeLimits(PEER_LIMITS, given);
-}
-
-/** Returns the defaults, overridden by `given`. A limit is whole and positive: bytes at most 256 MiB, others also `Infinity`. */
+/**
+ * Returns the defaults, overridden by `given`. A limit is whole and positive: bytes at most 256 MiB, others also `Infinity`. Throws a
+ * `TypeError` that names the limit, the rule and the value.
+ */
 export function mergeLimits<T extends object>(defaults: T, given: Partial<T> | undefined): T {
   const checks = Object.entries(defaults).map(([name, value]) => {
     return [name, optional(upTo(name.endsWith("Bytes") ? MOST_BYTES : Infinity), value)] as const;
