@@ -55,7 +55,7 @@ export class Credentials {
     try {
       const values = this.#sources.map((source) => valueOf(source, { number, reason }));
       const [given, headers, auth] = await Promise.all(values);
-      const url = this.#url === undefined || route ? webSocketUrl(this.#url ?? (given as string), route) : this.#url;
+      const url = webSocketUrl(this.#url ?? (given as string), route);
       this.publicUrl = publicUrl(url);
       return { url, headers, auth: this.offersAuth ? encode(auth) : "" };
     } catch (cause) {
