@@ -123,10 +123,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
       try {
         this.#attempt = attempt;
         setDeadline(this, this.#plan.openTimeoutMs);
-        const result = await attemptConnection(this.#plan, attempt);
-        if (this.#isOver) result.socket.discard(CloseCode.Superseded, "the peer is closed");
-        else this.#attach(result, session !== undefined);
-        return;
+        return this.#attach(await attemptConnection(this.#plan, attempt), session !== undefined);
       } catch (error) {
         if (this.#isOver) return;
         isFresh = !isFresh && credentials.mayChange && (error as ConnectError).status === 401;
