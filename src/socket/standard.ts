@@ -16,7 +16,10 @@ export interface StandardWebSocket {
 
 const OPEN = 1;
 
-/** Wraps a WebSocket that is open or opening. It listens at once, and keeps frames that come before `start`. */
+/**
+ * Wraps a WebSocket that is open or opening. It listens at once, and keeps frames that come before `start`. The caller listens to "error",
+ * which has no details, and is followed by "close".
+ */
 export class StandardSocket extends Inbox implements Socket {
   /** When a frame last came. */
   receivedAt = performance.now();
@@ -33,8 +36,6 @@ export class StandardSocket extends Inbox implements Socket {
     webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>
       this.end({ code: closeCode(code), reason }),
     );
-    // "error" has no details, and "close" follows. But the WebSocket of `ws`, if it is the global one, throws without a listener.
-    webSocket.addEventListener("error", () => {});
   }
 
   get open(): boolean {
