@@ -18,7 +18,6 @@ export function promised<T>(run: () => T | PromiseLike<T>): Promise<T> {
 
 /** Whether `value` is a promise of any kind. May throw: `then` may be a getter. */
 export function isThenable(value: unknown): value is PromiseLike<unknown> {
-  if (value instanceof Promise) return true;
   return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
 }
 
