@@ -4,6 +4,7 @@
  * 4400, 4413 and 4429 also for a standard code where that cannot be sent.
  */
 import { expected } from "./errors.js";
+import { anyString } from "./options.js";
 
 /** The application closed the connection. */
 export const Normal = 1000;
@@ -94,8 +95,7 @@ export function isApplicationCode(code: unknown): code is number {
 /** Returns the reason of a close, cut. Throws a `TypeError` for a close that an application may not send (C-10). */
 export function checkClose(code: unknown, reason: unknown): string {
   if (code !== Normal && !isApplicationCode(code)) throw expected("code", "1000 or from 3000 to 4999", code);
-  if (typeof reason !== "string") throw expected("reason", "a string", reason);
-  return cutReason(reason);
+  return cutReason(anyString(reason, "reason"));
 }
 
 /** Cuts a close reason at 123 bytes of UTF-8 (RFC 6455, section 5.5), between characters. */

@@ -270,7 +270,7 @@ export class IncomingCalls implements Slot {
 
   /** Aborts every call that runs: the connection has ended. */
   abortAll(cause: AbortCause): void {
-    for (const call of this.#calls?.toArray() ?? []) call.abort(cause);
+    this.#calls?.toArray().forEach((call) => call.abort(cause));
   }
 
   /**

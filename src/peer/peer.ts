@@ -27,14 +27,14 @@ import type {
 import type { Dialect } from "./dialect.js";
 import { checkClose } from "../message/close-codes.js";
 import { shownAs } from "../message/codec.js";
-import { afterFailed, expected } from "../message/errors.js";
+import { afterFailed } from "../message/errors.js";
 import type { PeerLimits } from "../message/limits.js";
 import type { Id } from "../message/message.js";
 import { EventEmitter, nanoid } from "../base/packages.js";
 import type { StandardSchema } from "../contract/schema.js";
 import { makeConfig, PEER_OPTIONS, type Config } from "./config.js";
 import type { Feature, FeaturePart } from "./feature.js";
-import { anyFunction, anySignal, checkOptions, optional, shape } from "../message/options.js";
+import { anyFunction, anySignal, anyString, checkOptions, optional, shape } from "../message/options.js";
 import { observed } from "../base/promises.js";
 import type { FailedCall } from "./hooks.js";
 import type { PeerStats } from "./stats.js";
@@ -441,8 +441,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * `rpc.` space may be registered. Throws when this peer has such a handler already.
    */
   handle<K extends keyof L & string>(method: K, handler: Handler<L[K], Context<L, R, A>>): () => void {
-    if (typeof method !== "string") throw expected("method", "a string", method);
-    return this.#connection.incoming.handle(method, anyFunction(handler, "handler"));
+    return this.#connection.incoming.handle(anyString(method, "method"), anyFunction(handler, "handler"));
   }
 
   /**
