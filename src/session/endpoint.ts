@@ -323,7 +323,7 @@ export abstract class Endpoint {
 
   /** Sends the report of dropped messages in order with the messages, as a data frame, so that it arrives once (rule 5). */
   #sendMissed(): void {
-    if (this.#missed === 0 || !this.isReciproc || this.withRoom() === undefined) return;
+    if (this.#missed === 0 || !this.isReciproc) return;
     this.#flushMessages();
     // The messages may have filled the log, or ended the connection.
     const at = this.withRoom();
@@ -368,8 +368,7 @@ export abstract class Endpoint {
       this.flush();
       if (session !== undefined) {
         this.sendData(flowing, undefined, Infinity);
-        for (const [handle, text] of queued)
-          handle.sent = this.write([frameOf(sentForm(text, this.takesBytes))]);
+        for (const [handle, text] of queued) handle.sent = this.write([frameOf(sentForm(text, this.takesBytes))]);
       }
     }
     // `retryMs` also asks a client without a session to reconnect.

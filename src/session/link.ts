@@ -91,10 +91,9 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
 
   /** As `Link.endSession`. Returns false if there is no session. */
   endSession(reason: string): boolean {
-    const { state } = this;
-    if (state.session !== undefined) this.end(CloseCode.TryAgainLater, reason);
-    // The socket of a session that has ended may still be closing.
-    return state.session !== undefined || state.kind === "ended";
+    if (this.state.session !== undefined) this.end(CloseCode.TryAgainLater, reason);
+    // The socket of a session that has ended before may still be closing.
+    return this.state.kind === "ended";
   }
 
   get maxMessageBytes(): number | undefined {
