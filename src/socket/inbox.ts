@@ -101,7 +101,7 @@ export abstract class Inbox implements Expiring {
 
   #finish(): void {
     this.#hasEnded = true;
-    if (this.deadline > 0) clearDeadline(this);
+    clearDeadline(this);
   }
 
   /**
@@ -120,13 +120,9 @@ export abstract class Inbox implements Expiring {
   /** Delivers queued frames, and the end after them. */
   protected deliver(items: readonly QueuedItem[]): void {
     for (const item of items)
-      if (isFrame(item)) this.receiveFrame(item);
+      if (typeof item === "string" || item instanceof Uint8Array) this.receiveFrame(item);
       else this.#reportEnd(item);
   }
-}
-
-function isFrame(item: QueuedItem): item is string | Uint8Array {
-  return typeof item === "string" || item instanceof Uint8Array;
 }
 
 /** Returns the text of a frame. Returns an end as it is. */
