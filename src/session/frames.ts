@@ -103,7 +103,7 @@ export function serverHello(session: SessionFrame, bytes?: true): string {
 
 /** Returns the hello of a server without sessions, or that of a client which declines one or was offered none. */
 export function sessionlessHello(bytes?: true): string {
-  return bytes ? '{"hello":{"bytes":true}}' : '{"hello":{}}';
+  return JSON.stringify({ hello: { bytes } });
 }
 
 /** Returns a client's hello, which accepts the session that the server offers. */
