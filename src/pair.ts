@@ -2,7 +2,7 @@
 import type { ContractOptions } from "./contract/checks.js";
 import type { AnyMethods, Contract } from "./contract/contract.js";
 import { Peer, type Context, type Options } from "./peer/peer.js";
-import { mergeLimits, PEER_LIMITS } from "./message/limits.js";
+import { peerLimits } from "./message/limits.js";
 import { plain } from "./socket/plain.js";
 import { memorySockets } from "./socket/memory.js";
 
@@ -24,8 +24,8 @@ export function pairOf<A extends Contract<A>, B extends Contract<B>>(
   b: NoInfer<Options<B, Context<B, A>>> & ContractOptions<B, A>,
 ): [Peer<A, B>, Peer<B, A>] {
   const [left, right] = memorySockets(
-    mergeLimits(PEER_LIMITS, a.limits).maxMessageBytes,
-    mergeLimits(PEER_LIMITS, b.limits).maxMessageBytes,
+    peerLimits(a.limits).maxMessageBytes,
+    peerLimits(b.limits).maxMessageBytes,
   );
   return [new PeerClass<A, B>(plain(left, true), a), new PeerClass<B, A>(plain(right, true), b)];
 }

@@ -12,7 +12,7 @@ import { onReply } from "../peer/incoming-call.js";
 import { callOf } from "../peer/incoming-calls.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { ErrorCode, expected, RpcError } from "../message/errors.js";
-import { mergeLimits } from "../message/limits.js";
+import { limitChecks } from "../message/limits.js";
 import { isId } from "../message/message.js";
 import { anyFunction, checkOptions, must, optional } from "../message/options.js";
 import { synchronous } from "../base/promises.js";
@@ -67,7 +67,7 @@ const hexDigits = customAlphabet("123456789abcdef", 32);
 const OPTIONS = {
   method: must<string>("a string", (value) => typeof value === "string"),
   nextId: optional<() => SubscriptionId, () => SubscriptionId>(anyFunction, () => `0x${hexDigits()}`),
-  limits: (value: unknown) => mergeLimits(DEFAULT_LIMITS, value as Partial<SubscriptionLimits>),
+  limits: (value: unknown) => checkOptions("limits", value as object | undefined, limitChecks(DEFAULT_LIMITS)),
 };
 
 /**

@@ -35,7 +35,7 @@ const MIB = 2 ** 20;
 const MOST_BYTES = 256 * MIB;
 
 /** The defaults. */
-export const PEER_LIMITS: PeerLimits = {
+const PEER_LIMITS: PeerLimits = {
   maxMessageBytes: MIB,
   maxReplyBytes: MIB,
   maxBatchEntries: 1000,
@@ -57,15 +57,20 @@ export function burstBytes({ maxUnsentBytes, maxReplyBytes }: UnsentLimits): num
   return BURST * Math.max(maxUnsentBytes, maxReplyBytes);
 }
 
-/**
- * Returns the defaults, overridden by `given`. A limit is whole and positive: bytes at most 256 MiB, others also `Infinity`. Throws a
- * `TypeError` that names the limit, the rule and the value.
- */
-export function mergeLimits<T extends object>(defaults: T, given: Partial<T> | undefined): T {
+/** The checks of the limits of a peer. */
+export const LIMIT_CHECKS = /* @__PURE__ */ limitChecks(PEER_LIMITS);
+
+/** Returns the defaults, overridden by `given`. Throws a `TypeError` that names the limit, the rule and the value. */
+export function peerLimits(given: Partial<PeerLimits> | undefined): PeerLimits {
+  return given === undefined ? PEER_LIMITS : checkOptions("limits", given, LIMIT_CHECKS);
+}
+
+/** Returns the checks of limits with these defaults. A limit is whole and positive: bytes at most 256 MiB, others also `Infinity`. */
+export function limitChecks<T extends object>(defaults: T): Record<keyof T, Check<number>> {
   const checks = Object.entries(defaults).map(([name, value]) => {
     return [name, optional(upTo(name.endsWith("Bytes") ? MOST_BYTES : Infinity), value)] as const;
   });
-  return checkOptions("limits", given, Object.fromEntries(checks)) as T;
+  return Object.fromEntries(checks) as Record<keyof T, Check<number>>;
 }
 
 function upTo(most: number): Check<number> {

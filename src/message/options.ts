@@ -21,7 +21,8 @@ export type Checked<T extends OptionTable> = { -readonly [K in keyof T]: ReturnT
 export function checkOptions<T extends OptionTable>(what: string, given: object = {}, table: T): Checked<T> {
   checkKnown(what, given, table);
   const prefix = what === "options" ? "" : `${what}.`;
-  const checked: Record<string, unknown> = {};
+  // A copy of the table. Without it, V8 makes a hash table of so many keys, for each set of options.
+  const checked: Record<string, unknown> = { ...table };
   for (const name in table) {
     checked[name] = table[name]!((given as Record<string, unknown>)[name], prefix + name);
   }

@@ -8,7 +8,7 @@ import { anyRetry, settingsOf } from "./outgoing-call.js";
 import { lspCancel, type CoreDialect, type Dialect } from "./dialect.js";
 import { Flow, unsentMarks } from "./flow.js";
 import type { Hooks } from "./hooks.js";
-import { mergeLimits, PEER_LIMITS, type PeerLimits } from "../message/limits.js";
+import { peerLimits, type PeerLimits } from "../message/limits.js";
 import {
   any,
   anyFunction,
@@ -70,7 +70,7 @@ export const PEER_OPTIONS = {
       return inner === undefined ? outer : (call, next) => outer(call, () => promised(() => inner(call, next)));
     }, undefined),
   ),
-  limits: (value: unknown) => mergeLimits(PEER_LIMITS, value as Partial<PeerLimits>),
+  limits: (value: unknown) => peerLimits(value as Partial<PeerLimits>),
   dialect: optional(aDialect),
   compat: optional(oneOf("1.0")),
   onForeignMessage: optional<AnyHandler>(anyFunction),

@@ -1,6 +1,6 @@
 /** The limits of a server, in addition to those of its peers. */
-import { mergeLimits, PEER_LIMITS, type PeerLimits } from "../message/limits.js";
-import { checkKnown } from "../message/options.js";
+import { LIMIT_CHECKS, limitChecks, type PeerLimits } from "../message/limits.js";
+import { checkOptions } from "../message/options.js";
 
 /** The limits of a server. Each has a default. A value out of range throws a `TypeError`. */
 export interface ServerLimits extends PeerLimits {
@@ -37,12 +37,8 @@ const DEFAULTS = {
 };
 
 /** Checks the given limits, and splits them into those of the server and those of its peers. */
-export function serverLimits(given: Partial<ServerLimits> = {}): {
-  own: typeof DEFAULTS;
-  peers: PeerLimits;
-} {
-  checkKnown("limits", given, { ...DEFAULTS, ...PEER_LIMITS });
-  const { maxConnections, handshakeTimeoutMs, maxSuspendedPerPrincipal, maxSuspendedBytes, ...peers } = given;
-  const own = { maxConnections, handshakeTimeoutMs, maxSuspendedPerPrincipal, maxSuspendedBytes };
-  return { own: mergeLimits(DEFAULTS, own as Partial<typeof DEFAULTS>), peers: mergeLimits(PEER_LIMITS, peers) };
+export function serverLimits(given: Partial<ServerLimits> | undefined): { own: typeof DEFAULTS; peers: PeerLimits } {
+  const checked = checkOptions("limits", given, { ...limitChecks(DEFAULTS), ...LIMIT_CHECKS });
+  const { maxConnections, handshakeTimeoutMs, maxSuspendedPerPrincipal, maxSuspendedBytes, ...peers } = checked;
+  return { own: { maxConnections, handshakeTimeoutMs, maxSuspendedPerPrincipal, maxSuspendedBytes }, peers };
 }
