@@ -136,10 +136,11 @@ function openByWs<C extends Contract<C>, S extends Contract<S>>(
   options: object | undefined,
 ): ReturnType<typeof openPeer<C, S>> {
   const checked = checkOptions("options", options, NODE_CONNECT_OPTIONS);
-  const { tls } = checked;
+  const { tls, use } = checked;
   return openPeer<C, S>(
     url,
-    { ...checked, use: [...allFeatures, ...(checked.use ?? [])] },
+    // Without `use`, the same list for all clients: its features are gathered once.
+    { ...checked, use: use === undefined ? allFeatures : [...allFeatures, ...use] },
     (target, protocols, maxMessageBytes, headers) =>
       openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers !== undefined && { headers }) }),
     NodeLink,

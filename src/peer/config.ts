@@ -51,6 +51,8 @@ const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== u
 
 /** The methods of a peer that serves none. */
 const NO_METHODS = new Map<string, AnyHandler>();
+/** The features of a peer that has none. */
+const NO_FEATURES: readonly (Feature | BytesCodec)[] = [];
 
 /** The options of a peer. */
 export const PEER_OPTIONS = {
@@ -74,7 +76,7 @@ export const PEER_OPTIONS = {
   dialect: optional(aDialect),
   compat: optional(oneOf("1.0")),
   onForeignMessage: optional<AnyHandler>(anyFunction),
-  use: optional((value, name) => {
+  use: optional((value, name): readonly (Feature | BytesCodec)[] => {
     const use = must<unknown[]>("an array of features", Array.isArray)(value, name);
     return use.map((it, i) => aFeature(it, `${name}[${i}]`));
   }),
@@ -88,14 +90,30 @@ export type Config = Readonly<ReturnType<typeof makeConfig>>;
 
 const DEFAULT_DIALECT: CoreDialect = { name: "lsp", cancel: lspCancel };
 
+/** Returns what the features of a list give to a peer that speaks `dialect`. */
+function gather(all: readonly (Feature | BytesCodec)[], dialect: CoreDialect) {
+  const use = [...new Map(all.filter(isFeature).map((feature) => [feature.name, feature])).values()];
+  return {
+    all,
+    dialect,
+    use,
+    fitSchemas: use.find((feature) => feature.fitSchemas)?.fitSchemas,
+    protocolMethods: new Set([dialect.cancel.method, ...use.flatMap((feature) => feature.methods(dialect))]),
+    Flow: use.find((feature) => feature.Flow)?.Flow ?? Flow,
+    bytes: all.find(isBytesCodec),
+  };
+}
+
+/** What was gathered last. Clients of Node that have no option `use` share it. */
+let last: ReturnType<typeof gather> | undefined;
+
 /** Makes a config of options that are checked. Throws a `TypeError` if a schema or a contract does not fit the methods. */
 export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, hooks: Hooks = {}, hasOnOpen = false) {
-  const { methods, fallback, timeoutMs, retry, use: all = [] } = checked;
-  const use = [...new Map(all.filter(isFeature).map((feature) => [feature.name, feature])).values()];
+  const { methods, fallback, timeoutMs, retry, use: all = NO_FEATURES, dialect = DEFAULT_DIALECT } = checked;
+  const features = last?.all === all && last.dialect === dialect ? last : (last = gather(all, dialect));
+  const { use, fitSchemas } = features;
   const fit = (checked.contract ?? checked.remote)?.fit(checked);
-  const { fitSchemas } = use.find((feature) => feature.fitSchemas) ?? {};
   if (checked.schemas !== undefined && fitSchemas === undefined) throw notInUse("schemas");
-  const dialect = checked.dialect ?? DEFAULT_DIALECT;
   const { compat, onForeignMessage } = checked;
   if ((compat ?? onForeignMessage) !== undefined && use.every(({ name }) => name !== "compat"))
     throw notInUse("compat");
@@ -117,16 +135,16 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, hooks: Hooks =
     /** Whether the application chose the dialect. The default dialect is understood, and spoken only to a reciproc peer. */
     choseDialect: checked.dialect !== undefined,
     /** Methods of cancels and of features, whose messages are taken before any handler. */
-    protocolMethods: new Set([dialect.cancel.method, ...use.flatMap((feature) => feature.methods(dialect))]),
+    protocolMethods: features.protocolMethods,
     use,
     /** The class of the flow of each connection. */
-    Flow: use.find((feature) => feature.Flow)?.Flow ?? Flow,
+    Flow: features.Flow,
     /** Whether messages of JSON-RPC 1.0 are understood too. */
     compat,
     /** Takes messages of another protocol, with the peer. If it is missing, they are malformed. */
     onForeignMessage,
     /** Reads binary frames, and marks the values of streams. Without it, the other side sends no binary frames. */
-    bytes: all.find(isBytesCodec),
+    bytes: features.bytes,
     /** How the server of these peers, if there is one, observes and extends them. */
     hooks,
     /** Whether calls and notifications are queued, on each new connection, until `Connection.release`. */
