@@ -153,7 +153,7 @@ const NODE_CONNECT_OPTIONS = {
   tls: optional(must<ConnectionOptions>("a plain object", isPlain)),
 };
 
-function openWs(url: URL, protocols: string[], maxMessageBytes: number, options: object): OpeningSocket {
+function openWs(url: string, protocols: string[], maxMessageBytes: number, options: object): OpeningSocket {
   const maxPayload = longestFrame(maxMessageBytes);
   const webSocket = new GatheringWebSocket(url, protocols, {
     ...options,
@@ -195,7 +195,7 @@ function blamesOffer({ statusCode: status, headers }: IncomingMessage): boolean 
   return status === 400 || status === 426;
 }
 
-function refused(url: URL, { statusCode: status, statusMessage }: IncomingMessage): ConnectError {
+function refused(url: string, { statusCode: status, statusMessage }: IncomingMessage): ConnectError {
   const reason = `HTTP ${status} ${statusMessage}`;
   return new ConnectError(publicUrl(url), reason, { status, cause: new Error(`the server answered ${reason}`) });
 }

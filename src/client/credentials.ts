@@ -16,7 +16,7 @@ export type Supplied<T> = T | ((attempt: Attempt) => T | PromiseLike<T>);
 
 /** The credentials of one attempt. */
 export interface AttemptCredentials {
-  readonly url: URL;
+  readonly url: string;
   /** Headers of the upgrade request, in Node. */
   readonly headers: unknown;
   /** `auth` as JSON; empty if the client has none. */
@@ -25,13 +25,11 @@ export interface AttemptCredentials {
 
 /** The credentials of one client. */
 export class Credentials {
-  /** The URL of the last attempt without its secrets. Empty if it is not known yet. */
-  publicUrl = "";
   /** The error of the last attempt whose functions failed. */
   declare failure: ConnectError | undefined;
   readonly #sources: readonly [url: unknown, headers: unknown, auth: unknown];
-  /** The URL, unless a function supplies it. */
-  readonly #url: URL | undefined;
+  /** The URL of the last attempt, without the route. Empty if it is not known yet. */
+  #url = "";
   /** Whether the client has an `auth`. */
   declare readonly offersAuth: boolean;
 
@@ -39,7 +37,12 @@ export class Credentials {
   constructor(url: Supplied<string | URL>, headers: unknown, auth: unknown) {
     this.#sources = [url, headers, auth];
     this.offersAuth = auth !== undefined;
-    if (typeof url !== "function") this.publicUrl = publicUrl((this.#url = webSocketUrl(url)));
+    if (typeof url !== "function") this.#url = webSocketUrl(url);
+  }
+
+  /** The URL of the last attempt without its secrets. Empty if it is not known yet. */
+  get publicUrl(): string {
+    return publicUrl(this.#url);
   }
 
   /** Whether a function supplies a part of them, which may differ at the next attempt. */
@@ -55,9 +58,8 @@ export class Credentials {
     try {
       const values = this.#sources.map((source) => valueOf(source, { number, reason }));
       const [given, headers, auth] = await Promise.all(values);
-      const url = webSocketUrl(this.#url ?? (given as string), route);
-      this.publicUrl = publicUrl(url);
-      return { url, headers, auth: this.offersAuth ? encode(auth) : "" };
+      if (typeof this.#sources[0] === "function") this.#url = webSocketUrl(given as string);
+      return { url: withRoute(this.#url, route), headers, auth: this.offersAuth ? encode(auth) : "" };
     } catch (cause) {
       throw (this.failure = new ConnectError(this.publicUrl, "`url`, `headers` or `auth` failed", { cause }));
     }
@@ -82,12 +84,10 @@ function encode(auth: unknown): string {
 
 /**
  * Returns the URL of a WebSocket. Accepts ws, wss, http and https, and in a page relative URLs. Throws a `TypeError` for any other.
- * `route`: the parameter by which a load balancer finds a session.
  *
- * Changes the text, and reads only `href`: the URL of React Native has no setters, and some of its getters throw. `searchParams` would
- * also encode the rest of the query anew, which may be signed.
+ * Changes the text, and reads only `href`: the URL of React Native has no setters, and some of its getters throw.
  */
-export function webSocketUrl(url: string | URL, route?: string): URL {
+export function webSocketUrl(url: string | URL): string {
   const base = (globalThis as { location?: { href: string } }).location?.href;
   const given: unknown = typeof url === "string" ? url : url?.href;
   // An unparsable URL may have the user, the password or the query anywhere, which the error must not contain.
@@ -97,10 +97,7 @@ export function webSocketUrl(url: string | URL, route?: string): URL {
     if (typeof given === "string") {
       const [address] = new URL(given, base).href.replace(/^http/, "ws").split("#") as [string];
       got = address.split(":", 1)[0] + ":";
-      if (/^wss?:/.test(address))
-        return new URL(
-          route ? `${address}${address.includes("?") ? "&" : "?"}node=${encodeURIComponent(route)}` : address,
-        );
+      if (/^wss?:/.test(address)) return address;
     }
   } catch {
     // The error below names the rule.
@@ -108,7 +105,12 @@ export function webSocketUrl(url: string | URL, route?: string): URL {
   throw expected("url", "a ws, wss, http or https URL", got);
 }
 
+/** Returns the URL by which a load balancer finds a session. `searchParams` would encode the rest of the query anew, which may be signed. */
+function withRoute(url: string, route: string | undefined): string {
+  return route ? `${url}${url.includes("?") ? "&" : "?"}node=${encodeURIComponent(route)}` : url;
+}
+
 /** Returns a URL without its secrets: user, password and query. */
-export function publicUrl({ href }: URL): string {
-  return href.split("?", 1)[0]!.replace(/\/\/[^/]*@/, "//");
+export function publicUrl(url: string): string {
+  return url.split("?", 1)[0]!.replace(/\/\/[^/]*@/, "//");
 }

@@ -34,7 +34,7 @@ export interface OpeningSocket {
 }
 
 /** Opens a socket that offers `protocols`. `headers` are those of Node. */
-export type Open = (url: URL, protocols: string[], maxMessageBytes: number, headers?: unknown) => OpeningSocket;
+export type Open = (url: string, protocols: string[], maxMessageBytes: number, headers?: unknown) => OpeningSocket;
 
 /** A server of `reciproc.v1` sends its hello together with the 101. A server that selects any subprotocol may never send a frame. */
 const FIRST_FRAME_WAIT_MS = 250;
@@ -123,7 +123,7 @@ export async function attemptConnection(plan: ConnectPlan, attempt: ConnectAttem
  * Resolves with the content of the server's hello; with `undefined` if its next frame is no hello. Rejects if that frame is a bye.
  * If `waitMs` is finite, also resolves with `undefined` if no frame comes within that time, or before the end.
  */
-function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
+function readHello(socket: Inbox, url: string, waitMs: number): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const expire = (): void => {
       // The link reads a frame that comes later.
@@ -164,7 +164,7 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
   if (WebSocket === undefined) {
     throw new TypeError('this runtime has no WebSocket; on Node import `connect` from "reciproc/node"');
   }
-  const webSocket = new WebSocket(url.href, protocols);
+  const webSocket = new WebSocket(url, protocols);
   const socket = new StandardSocket(webSocket, maxMessageBytes);
   let wasOpen = false;
   const opened = new Promise<string>((resolve, reject) => {

@@ -197,7 +197,7 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
   /** The end of the server. It exists once the server has accepted the client. */
   #server: WireSocket | undefined;
   readonly #line: ClientLine;
-  readonly #url: URL;
+  readonly #url: string;
   readonly #offers: boolean;
   readonly #up: Pipe;
   readonly #down: Pipe;
@@ -208,7 +208,7 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
   readonly opened: Promise<string>;
 
   /** `offers`: the client offers a subprotocol. */
-  constructor(line: ClientLine, url: URL, offers: boolean, maxFrameBytes: number) {
+  constructor(line: ClientLine, url: string, offers: boolean, maxFrameBytes: number) {
     super();
     this.#line = line;
     this.#url = url;

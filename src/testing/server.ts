@@ -248,7 +248,7 @@ class Memory implements Platform {
   /** Sends the request of a client to the gate. */
   #open(
     line: ClientLine,
-    url: URL,
+    url: string,
     protocols: readonly string[],
     headers: Headers,
     remoteAddress: string,
@@ -256,7 +256,7 @@ class Memory implements Platform {
   ): { wire: Wire; opening: OpeningSocket } {
     const wire = new Wire(line, url, protocols.length > 0, maxFrameBytes);
     line.add(wire);
-    const request = upgradeRequest(url, protocols, headers, remoteAddress);
+    const request = upgradeRequest(new URL(url), protocols, headers, remoteAddress);
     this.#lineBy.set(request, line);
     return { wire, opening: wire.request(() => this.#gate.handleUpgrade(request, wire, undefined)) };
   }
