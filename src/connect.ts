@@ -181,13 +181,17 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
   openSocket: Open,
   Link: typeof NegotiatedLink,
 ): OpeningPeer<Peer<C, S>> {
-  const { signal } = options;
-  const config = makeConfig(options, {}, options.onOpen !== undefined);
+  const { signal, onOpen, openTimeoutMs, heartbeat, dialect, headers, auth, link } = options;
+  const config = makeConfig(options, {}, onOpen !== undefined);
+  // Without the other options, because it lives as long as the peer.
   const driver = new ClientDriver({
-    ...options,
     ...options.reconnect,
-    credentials: new Credentials(url, options.headers, options.auth),
-    offersV1: options.link === "packed",
+    onOpen,
+    openTimeoutMs,
+    heartbeat,
+    dialect,
+    credentials: new Credentials(url, headers, auth),
+    offersV1: link === "packed",
     open: openSocket,
     Link,
     limits: endpointLimits(config.limits, config.bytes),

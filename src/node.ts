@@ -141,8 +141,8 @@ function openByWs<C extends Contract<C>, S extends Contract<S>>(
     url,
     // Without `use`, the same list for all clients: its features are gathered once.
     { ...checked, use: use === undefined ? allFeatures : [...allFeatures, ...use] },
-    (target, protocols, maxMessageBytes, headers) =>
-      openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers !== undefined && { headers }) }),
+    // A function of each client would take memory.
+    tls === undefined ? openWs : (target, offer, most, headers) => openWs(target, offer, most, headers, tls),
     NodeLink,
   );
 }
@@ -153,10 +153,11 @@ const NODE_CONNECT_OPTIONS = {
   tls: optional(must<ConnectionOptions>("a plain object", isPlain)),
 };
 
-function openWs(url: string, protocols: string[], maxMessageBytes: number, options: object): OpeningSocket {
+function openWs(url: string, offer: string[], maxMessageBytes: number, headers: unknown, tls?: object): OpeningSocket {
   const maxPayload = longestFrame(maxMessageBytes);
-  const webSocket = new GatheringWebSocket(url, protocols, {
-    ...options,
+  const webSocket = new GatheringWebSocket(url, offer, {
+    ...tls,
+    headers: headers as ClientOptions["headers"],
     perMessageDeflate: false,
     maxPayload,
     ...pieceLimits(maxPayload),
@@ -168,19 +169,24 @@ function openWs(url: string, protocols: string[], maxMessageBytes: number, optio
   /** Whether the offer may be the cause of the failure. The response itself is not kept, because it would live as long as the connection. */
   let mayOfferBeCause = false;
   const opened = new Promise<string>((resolve, reject) => {
+    const failed = (cause: NodeJS.ErrnoException): void => {
+      const { code } = cause;
+      const reason = NOT_TLS.test(`${code}`)
+        ? "the server does not speak TLS here; try ws:"
+        : cause.message || code || "unknown error";
+      reject(new ConnectError(publicUrl(url), reason, { cause }));
+    };
+    webSocket.on("error", failed);
     webSocket.once("upgrade", (response) => (mayOfferBeCause = blamesOffer(response)));
-    webSocket.once("open", () => resolve(webSocket.protocol));
     webSocket.once("unexpected-response", (_request, refusal: IncomingMessage) => {
       mayOfferBeCause = blamesOffer(refusal);
       reject(refused(url, refusal));
       webSocket.terminate();
     });
-    webSocket.on("error", (cause: Error) => {
-      const { code } = cause as { code?: string };
-      const reason = NOT_TLS.test(`${code}`)
-        ? "the server does not speak TLS here; try ws:"
-        : cause.message || code || "unknown error";
-      reject(new ConnectError(publicUrl(url), reason, { cause }));
+    webSocket.once("open", () => {
+      // An open socket needs these no more, and would keep them and the promise in memory.
+      webSocket.off("error", failed).removeAllListeners("unexpected-response");
+      resolve(webSocket.protocol);
     });
   });
   return { socket, opened, mayOfferBeCause: () => mayOfferBeCause, abandon: () => webSocket.terminate() };
