@@ -47,7 +47,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #peer!: AnyPeer;
   /** Whether the server of the present socket takes `auth`; `undefined` while there is no socket, and `#connect` runs. */
   #takesAuth: boolean | undefined;
-  /** The newest connection attempt. */
+  /** The newest connection attempt, until it has a socket. */
   #attempt: ConnectAttempt | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
   #isOver = false;
@@ -176,7 +176,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const { openTimeoutMs, credentials } = this.#plan;
     const reason = `not open within ${openTimeoutMs} ms`;
     if (this.#skipDelay !== undefined) this.#skipDelay();
-    else if (this.#takesAuth === undefined) this.#attempt!.onAbort?.(reason);
+    else if (this.#takesAuth === undefined) this.#attempt?.onAbort?.(reason);
     else if (this.link.flowing === undefined) this.link.dropSocket(reason);
     else {
       // An `onOpen` that awaits a call by the peer never ends.
@@ -188,6 +188,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   /** Gives a new socket to the link. `isAwaited`: as in `Endpoint.begin`. */
   #attach({ socket, protocol, hello, takesAuth }: HandshakeResult, isAwaited: boolean): void {
     this.#takesAuth = takesAuth;
+    this.#attempt = undefined;
     const { link } = this;
     const isFirst = this.#peer.state === "connecting";
     // If the server sent a hello on an earlier socket, its first frame must be a hello again.

@@ -1,5 +1,6 @@
 /** The events by which a page shows that a connection may be dead, or is to end. */
 type Listener = (event: { persisted?: boolean }) => void;
+type Task = () => void;
 
 /** The part of a page that emits events. */
 interface EventSource {
@@ -9,11 +10,12 @@ interface EventSource {
 
 /**
  * Calls `onWake` when the network is back or the page is shown again, `onOffline` when the network is lost, and `onPageClosed` when the
- * page is closed. Returns a function that removes the listeners. Does nothing in a runtime without such events.
+ * page is closed. Returns a function that removes the listeners. Does nothing in a runtime without such events: there a function would
+ * only keep these in memory.
  */
-export function watchPage(onWake: () => void, onOffline: () => void, onPageClosed: () => void): () => void {
+export function watchPage(onWake: Task, onOffline: Task, onPageClosed: Task): Task | undefined {
   const page = globalThis as EventSource & { document?: EventSource & { visibilityState?: string } };
-  if (page.addEventListener === undefined) return () => {};
+  if (page.addEventListener === undefined) return undefined;
   const { document } = page;
   const listeners: [EventSource | undefined, string, Listener][] = [
     [page, "online", onWake],

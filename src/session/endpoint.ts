@@ -418,6 +418,7 @@ export abstract class Endpoint {
     const wasSuspended = at.kind === "resuming";
     at.kind = kind;
     at.session = session;
+    at.hello = undefined;
     this.#sendWaiting(at);
     this.reportReady(wasSuspended);
   }
