@@ -30,10 +30,10 @@ export function refuseHost(
   connection: { readonly localAddress?: string | undefined },
   { hosts }: OriginRules,
 ): string | undefined {
+  if (hosts?.includes(host.toLowerCase())) return undefined;
   const name = parseHost(host)?.hostname ?? "";
   const isLoopback = LOOPBACK_NAME.test(name);
-  if (hosts === undefined ? isLoopback : name !== "" && (hosts.includes(name) || hosts.includes(host.toLowerCase())))
-    return undefined;
+  if (hosts === undefined ? isLoopback : hosts.includes(name)) return undefined;
   const isLocal = LOOPBACK_ADDRESS.test(connection.localAddress ?? "");
   if (isLocal ? isLoopback : hosts === undefined) return undefined;
   return `Host "${host}" is not allowed; if it is yours, list it in \`hosts\``;
@@ -59,6 +59,8 @@ export function refuseOrigin(
  * machine. A page that came without TLS may have been changed in transit, so it is not of the same host as a server with TLS.
  */
 function sameHost(origin: string, host: string, isTls: boolean): boolean {
+  // Most pages are of the same host, in the same text. Then nothing is parsed.
+  if (origin === `https://${host}` || (!isTls && origin === `http://${host}`)) return true;
   const from = URL.canParse(origin) ? new URL(origin) : undefined;
   // Parsed with the origin's scheme, so that ":443" is the default port of "https:".
   const to = from && parseHost(host, from.protocol);
