@@ -212,7 +212,8 @@ export interface Batch<R extends Contract<R>> extends Caller<R> {
 
 export type AnyPeer = Peer<any, any, any>;
 
-const aTransport = shape({ start: anyFunction, send: anyFunction, close: anyFunction });
+/** A transport, which an application may write. */
+export const aTransport = shape<Transport>({ start: anyFunction, send: anyFunction, close: anyFunction });
 
 let readConnection: (peer: AnyPeer) => Connection;
 let peerReports: PeerReports;
@@ -233,7 +234,7 @@ function configOf(options: object | undefined, features: PeerOptions["use"]): Co
   return makeConfig({ ...checked, use: [...(features ?? []), ...(checked.use ?? [])] });
 }
 
-/** Makes a peer whose options were checked before. Nothing comes in or goes out until `startPeer`. */
+/** Makes a peer whose transport and options were checked before. Nothing comes in or goes out until `startPeer`. */
 export function createPeer<L extends Contract<L>, R extends Contract<R>, A = unknown>(
   transport: Transport,
   config: Config,
@@ -309,7 +310,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   constructor(transport: Transport, options: undefined, config: Config);
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, A>>> | undefined, config?: Config) {
     super();
-    aTransport(transport, "transport");
+    if (config === undefined) aTransport(transport, "transport");
     const all = config ?? configOf(options, new.target.features);
     this.#connection = new Connection(this, transport, all, peerReports);
     if (config === undefined) transport.start(this.#connection);

@@ -29,7 +29,7 @@ import {
   type ResumeFrame,
 } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
-import { endpointLimits, longestFrame } from "../session/sizes.js";
+import { longestFrame } from "../session/sizes.js";
 import { closeIgnored, closeWithBye, cutLater, IGNORE } from "./closing.js";
 import { Credential, type Client } from "./credential.js";
 import { offeredBy, type Gate, type GateDelegate, type TakeSocket } from "./gate.js";
@@ -111,8 +111,10 @@ export class Entrance implements GateDelegate<Socket> {
 
   /** Returns the config of the first dialect that a client offers, even if `reciproc.v1` is chosen over that subprotocol. */
   #configFor({ headers }: IncomingMessage): Config {
+    const { config } = this.peers;
+    if (this.#configBy.size === 0) return config;
     const offered = headers["sec-websocket-protocol"]?.split(",") ?? [];
-    const [chosen = this.peers.config] = offered.flatMap((name) => this.#configBy.get(name.trim()) ?? []);
+    const [chosen = config] = offered.flatMap((name) => this.#configBy.get(name.trim()) ?? []);
     return chosen;
   }
 
@@ -150,10 +152,9 @@ export class Entrance implements GateDelegate<Socket> {
   /** Opens or resumes the connection of a client that may come in. */
   open(client: Client, protocol: string = PROTOCOL): void {
     const { socket, resumes, admission } = client;
-    const { config, sessions } = this.peers;
+    const { limits, sessions } = this.peers;
     if (protocol !== PROTOCOL) this.accept(client, plain(socket));
-    else if (sessions === undefined)
-      this.accept(client, linkWithoutSession(socket, endpointLimits(config.limits, config.bytes)));
+    else if (sessions === undefined) this.accept(client, linkWithoutSession(socket, limits));
     else if (resumes) this.#await(new ResumeArrival(this, client, sessions));
     else this.accept(client, sessions.link(socket, admission?.principal));
   }

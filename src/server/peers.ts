@@ -14,6 +14,7 @@ import { principalName, principalOf, type Principal } from "../topics/remote.js"
 import { RESERVED } from "../topics/topic-options.js";
 import { connectionOf, createPeer, endPeer, Peer, setAuth, startPeer, type AnyPeer } from "../peer/peer.js";
 import { endpointLimits } from "../session/sizes.js";
+import type { EndpointLimits } from "../session/state.js";
 import { accepts, sendAll } from "./broadcast.js";
 import { fullRefusal } from "./gate.js";
 import type { CheckedOptions } from "./options.js";
@@ -57,6 +58,8 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   /** The config of the peers of clients that choose no dialect. */
   readonly config: Config;
   readonly #postConfig: Config;
+  /** The limits of the links of all peers. */
+  readonly limits: EndpointLimits;
   readonly topics = new Topics<L, R, A>(() => this.node?.topics);
   /** `undefined` without sessions. */
   readonly sessions: SessionRegistry | undefined;
@@ -83,13 +86,14 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
     this.#maxConnections = options.gate.limits.maxConnections;
     this.config = makeConfig(options.peer, this.#makeHooks());
     this.#postConfig = { ...this.config, use: [...this.config.use, ...postFeatures] };
+    this.limits = endpointLimits(this.config.limits, this.config.bytes);
     this.#host = this.#makeHost();
     const { engine } = options.fleet;
     if (engine !== undefined) this.node = makeNode!(engine, this.#host);
     const { session, gate, link } = options;
     if (session === undefined || link !== "packed") return;
     this.sessions = new SessionRegistry({
-      limits: endpointLimits(this.config.limits, this.config.bytes),
+      limits: this.limits,
       ...session,
       makeToken: () => {
         const random = randomText(TOKEN_LENGTH);

@@ -14,7 +14,7 @@ import { refuseUnknownEvents } from "../base/tell.js";
 import type { Transport } from "../message/transport.js";
 import type { FleetEvents, Health, Nodes } from "../topics/host.js";
 import { AddressedPeer, type Principal, type RemotePeer } from "../topics/remote.js";
-import type { Context, MethodOptions, Peer, PeerOptions } from "../peer/peer.js";
+import { aTransport, type Context, type MethodOptions, type Peer, type PeerOptions } from "../peer/peer.js";
 import type { ServerAround } from "./around.js";
 import { Changes } from "./changes.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
@@ -156,6 +156,7 @@ export class Server<
   /** Makes a peer with that config, which is a part of the connection of another peer. @internal */
   accept(transport: Transport, auth: A, config: Config): Peer<L, R, A>;
   accept(transport: Transport, auth: A, config?: Config): Peer<L, R, A> {
+    aTransport(transport, "transport");
     const peer = this.#peers.accept(transport, auth, config);
     if (this.#peers.open.has(peer)) this.#peers.accepted.add(peer);
     return peer;
