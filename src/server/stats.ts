@@ -52,10 +52,11 @@ export class Tally {
   closed(peer: AnyPeer, { code }: CloseInfo): void {
     this.#live.delete(peer);
     this.#closed[code] = (this.#closed[code] ?? 0) + 1;
-    const stats = peer.stats();
-    addCounts(this.#counts, stats);
-    this.#bytesReceived += stats.bytesReceived;
-    this.#bytesSent += stats.bytesSent;
+    const { counts, transport } = connectionOf(peer);
+    addCounts(this.#counts, counts);
+    const { received = 0, sent = 0 } = transport.traffic ?? {};
+    this.#bytesReceived += received;
+    this.#bytesSent += sent;
   }
 
   /** Returns the sums over all peers, open and closed. */
