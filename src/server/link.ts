@@ -15,6 +15,13 @@ import type { Resumable } from "./tokens.js";
 /** Longest frame with `auth`, in bytes of UTF-8. */
 export const MAX_AUTH_BYTES = 16 * 1024;
 
+/** The place of a suspended session in the order of suspension, and its part in the counts of what all of them hold. */
+export interface Place extends Linked {
+  readonly link: ServerLink;
+  length: number;
+  broadcastLength: number;
+}
+
 /**
  * A server's end of a link that speaks `reciproc.v1`. Without a delegate, it has no session. Otherwise, its session certainly exists once
  * the client has confirmed its token.
@@ -24,10 +31,8 @@ export class ServerLink extends NodeLink implements Resumable {
   confirmedHash: string | undefined = undefined;
   nextHash: string | undefined = undefined;
   attempt = 0;
-  /** The place among the suspended sessions, and the part in their counts. Only `SessionRegistry` sets them. */
-  place: Linked | undefined = undefined;
-  countedLength = 0;
-  countedBroadcastLength = 0;
+  /** The place among the suspended sessions. Only `SessionRegistry` sets it. */
+  place: Place | undefined = undefined;
   /** Takes each later `auth` of the client. Set if the client has sent one on the present socket. */
   declare onAuth: ((auth: unknown) => void) | undefined;
   /** The length of the data that the receiver keeps for the other side, and of the queued broadcasts. */

@@ -1,13 +1,13 @@
 /** All sessions of one server: issues tokens, finds the session that a client resumes, and bounds the suspended sessions. */
 import * as CloseCode from "../message/close-codes.js";
 import type { CloseInfo } from "../message/transport.js";
-import { List, unlink, type Linked } from "../base/list.js";
+import { List, unlink } from "../base/list.js";
 import type { Socket } from "../socket/socket.js";
 import { pickLimits, serverHello, type ResumeFrame } from "../session/frames.js";
 import { Session, UNKNOWN_LIMITS } from "../session/session.js";
 import type { EndpointLimits } from "../session/state.js";
 import type { LinkDelegate } from "../session/link.js";
-import { ServerLink } from "./link.js";
+import { ServerLink, type Place } from "./link.js";
 import { TokenRegistry, type TokenOptions } from "./tokens.js";
 
 /** How a server keeps sessions. */
@@ -21,11 +21,6 @@ export interface SessionsOptions extends TokenOptions {
   readonly maxSuspendedPerPrincipal: number;
   /** Maximum of what all suspended sessions hold together, in UTF-16 code units. Beyond it, the session that holds most ends. */
   readonly maxStoredLength: number;
-}
-
-/** The place of a suspended session in the order of suspension. */
-interface Place extends Linked {
-  readonly link: ServerLink;
 }
 
 /** All sessions of one server. Each is in the state of its link, and this is the delegate of all these links. */
@@ -119,7 +114,7 @@ export class SessionRegistry implements LinkDelegate {
 
   /** Adds a session that has lost its socket to the suspended ones, and enforces their bounds. */
   suspended(_end: CloseInfo, link: ServerLink): void {
-    const place: Place = { link };
+    const place: Place = { link, length: 0, broadcastLength: 0 };
     link.place = place;
     (link.principal === undefined ? this.#unnamed : this.#named).add(place);
     this.#suspended++;
@@ -134,14 +129,13 @@ export class SessionRegistry implements LinkDelegate {
 
   /** Removes a session that was resumed or has ended from the suspended ones. Does nothing if it is not suspended. */
   #release(link: ServerLink): void {
-    if (link.place === undefined) return;
-    unlink(link.place);
+    const { place, principal } = link;
+    if (place === undefined) return;
+    unlink(place);
     link.place = undefined;
     this.#suspended--;
-    this.#stored -= link.countedLength;
-    this.#storedBroadcasts -= link.countedBroadcastLength;
-    link.countedLength = link.countedBroadcastLength = 0;
-    const { principal } = link;
+    this.#stored -= place.length;
+    this.#storedBroadcasts -= place.broadcastLength;
     const siblings = principal === undefined ? undefined : this.#byPrincipal.get(principal);
     siblings?.delete(link);
     if (siblings?.size === 0) this.#byPrincipal.delete(principal!);
@@ -149,12 +143,12 @@ export class SessionRegistry implements LinkDelegate {
 
   /** Updates the count of what a suspended session holds. While all together hold too much, ends the session that holds most. */
   storedChanged(link: ServerLink): void {
-    if (link.place === undefined) return;
-    const { storedLength, storedBroadcastLength } = link;
-    this.#stored += storedLength - link.countedLength;
-    link.countedLength = storedLength;
-    this.#storedBroadcasts += storedBroadcastLength - link.countedBroadcastLength;
-    link.countedBroadcastLength = storedBroadcastLength;
+    const { place, storedLength, storedBroadcastLength } = link;
+    if (place === undefined) return;
+    this.#stored += storedLength - place.length;
+    place.length = storedLength;
+    this.#storedBroadcasts += storedBroadcastLength - place.broadcastLength;
+    place.broadcastLength = storedBroadcastLength;
     while (this.#stored > this.options.maxStoredLength && this.#endLargest());
   }
 
@@ -162,9 +156,7 @@ export class SessionRegistry implements LinkDelegate {
   #endLargest(): boolean {
     const before = this.#suspended;
     const suspended = [...this.#unnamed.toArray(), ...this.#named.toArray()];
-    const { link } = suspended.reduce((most, other) =>
-      other.link.countedLength > most.link.countedLength ? other : most,
-    );
+    const { link } = suspended.reduce((most, other) => (other.length > most.length ? other : most));
     link.end(CloseCode.TryAgainLater, "suspended sessions hold more than `maxSuspendedBytes` together");
     return this.#suspended < before;
   }

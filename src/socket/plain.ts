@@ -6,12 +6,14 @@ import type { Socket, SocketHandler } from "./socket.js";
 import { Coalescer } from "./coalescer.js";
 
 const NONE: string[] = [];
+/** More messages than any tick has. V8 would allocate 16 bytes for `Infinity` in each coalescer. */
+const MOST_MESSAGES = 2 ** 30;
 
 /** A transport that sends each message as one frame of its socket. */
 export class PlainLink implements Link, SocketHandler {
   readonly isReciproc: boolean;
   readonly #socket: Socket;
-  readonly #coalescer = new Coalescer(this, Infinity);
+  readonly #coalescer = new Coalescer(this, MOST_MESSAGES);
   #receiver!: LinkReceiver;
   /** The messages of this tick. */
   #messages = NONE;
