@@ -50,6 +50,8 @@ describe("a client that could not connect", () => {
 
   it("does not retry if the runtime has no WebSocket", async () => {
     vi.stubGlobal("WebSocket", undefined);
-    expect(await rejection(connectPage({ reconnect: { initial: true } }))).toBeInstanceOf(TypeError);
+    const error = await rejection(connectPage({ reconnect: { initial: true } }));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toContain('"reciproc/node"');
   });
 });

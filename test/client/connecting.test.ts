@@ -148,24 +148,6 @@ it("connect with a signal rejects or resolves with an open peer, whichever micro
   expect(ends).toEqual(new Set(["rejects", "resolves"]));
 });
 
-it("connect with a signal has no effect once it has resolved, and has no listener after it has settled", async () => {
-  const { controller, signal, listeners } = countedSignal();
-  const peer = await connectPage({ signal, onOpen: () => {} });
-  expect(listeners()).toBe(0);
-  await pass(10);
-  controller.abort(REASON);
-  network.cut();
-  await pass(1000);
-  expect(peer.state).toBe("open");
-  const other = countedSignal();
-  expect(await rejection(connectPage({ signal: other.signal, onOpen: () => Promise.reject(REASON) }))).toBe(REASON);
-  network.script = refuse;
-  expect(await rejection(connectPage({ signal: other.signal }))).toMatchObject({ code: "CONNECT_FAILED" });
-  await pass(1);
-  // The connection that is open is that of the peer.
-  expect([other.listeners(), network.openCount]).toEqual([0, 1]);
-});
-
 const { URL: StandardURL } = globalThis;
 const SECRET = "ws://user:s3cret@server.test/rpc?signed=a+b%20c~%2f";
 

@@ -2,29 +2,17 @@ import type { IncomingMessage } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { createServer as createTcpServer } from "node:net";
 import { type TLSSocket } from "node:tls";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { virtualClock } from "../../src/testing/index.js";
 import { ConnectError, connect, serve } from "../../src/node.js";
 import { selfSigned } from "../support/certificates.js";
 import { listening, portOf } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
-import { WebSocket } from "ws";
-import { connect as connectStandard } from "../../src/index.js";
 
 async function deadUrl(): Promise<string> {
   await using somebody = await listening(createTcpServer());
   return somebody.url;
 }
-
-describe("connect", () => {
-  it("accepts a URL, and http: for ws:", async () => {
-    await using server = await serve({ port: 0, path: "/rpc", methods: { m: () => 1 } });
-    for (const url of [new URL(server.url), server.url.replace("ws:", "http:"), `${server.url}?q#fragment`]) {
-      await using peer = await connect(url);
-      expect(await peer.request("m")).toBe(1);
-    }
-  });
-});
 
 describe("a connect that fails", () => {
   it("reports the address without its secret parts, and the reason", async () => {
@@ -107,22 +95,3 @@ it("over TLS sends the client certificate of `tls` to a server that requires one
 function nameOf({ socket }: IncomingMessage): unknown {
   return (socket as TLSSocket).getPeerCertificate().subject.CN;
 }
-
-it("connect of the standard entry gives a cure in its error if the runtime has no WebSocket", async () => {
-  vi.stubGlobal("WebSocket", undefined);
-  const error = await rejection(connectStandard("ws://127.0.0.1:1"));
-  expect(error).toBeInstanceOf(TypeError);
-  expect(error.message).toContain('"reciproc/node"');
-});
-
-it("connect of the standard entry accepts an address relative to the page, secure if the page is secure", async () => {
-  vi.stubGlobal("WebSocket", WebSocket);
-  await using server = await serve({ port: 0, path: "/rpc", methods: { m: () => 1 } });
-  vi.stubGlobal("location", { href: server.url.replace("ws", "http").replace("/rpc", "/app/page?x#y") });
-  for (const url of ["/rpc", "../rpc", "//" + new URL(server.url).host + "/rpc"]) {
-    await using peer = await connectStandard(url);
-    expect(await peer.request("m")).toBe(1);
-  }
-  vi.stubGlobal("location", { href: "https://127.0.0.1:9/page" });
-  expect((await rejection(connectStandard("/rpc"))).url).toBe("wss://127.0.0.1:9/rpc");
-});

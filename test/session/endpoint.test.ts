@@ -274,13 +274,6 @@ it("replay (rule 5) begins after frames that only an earlier socket has sent, bu
   }
 });
 
-it("a message over a limit (rule 6) ends the session with 1009 if it is this side's limit", () => {
-  const end = ClientEnd.live();
-  end.receive(pack(message(1, 5000)), pack(message(2)));
-  expect(end.got).toEqual([]);
-  expect(end.events.at(-1)).toMatchObject({ ended: 1009, isRemote: false });
-});
-
 it("a message over a limit (rule 6) is refused and not logged, live and suspended, and the session continues", () => {
   const end = ClientEnd.live();
   const longest = JSON.stringify("x".repeat(4998));

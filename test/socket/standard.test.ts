@@ -52,14 +52,6 @@ describe("a scripted WebSocket", () => {
     expect([notified, ends.length]).toEqual([[], 1]);
   });
 
-  it("has no timer once the runtime has reported the end", async () => {
-    const { webSocket, peer, ends } = await opened();
-    void peer.close();
-    webSocket.fire("close", { code: 1000, reason: "" });
-    await turn();
-    expect(ends).toEqual([{ code: 1000, reason: "" }]);
-  });
-
   it.each([0, undefined, 999, 1005, 1015, 4999])(
     "reports %s from the runtime, or 1006 if it is no code",
     async (code) => {
