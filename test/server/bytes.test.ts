@@ -30,22 +30,6 @@ function textOf(value: unknown): unknown {
   return value instanceof Uint8Array ? `view ${Buffer.from(value).toString("base64")}` : value;
 }
 
-it.each<[string, typeof connect, object, string]>([
-  ["of Node, as a Uint8Array", connect, {}, "object"],
-  ["of a page, as base64 without `bytes`", connectPage as never, {}, "string"],
-  ["of a page, as a Uint8Array with it", connectPage as never, { use: [bytes] }, "object"],
-])("carries bytes in params and results of a client %s", async (_what, open, options, kind) => {
-  await using server = await serveBytes();
-  vi.stubGlobal("WebSocket", WebSocket);
-  await using peer = await open(server.url, options);
-  const { kind: theirs, value } = (await peer.request("echo", [bytes(DATA)])) as { kind: string; value: object };
-  expect([theirs, value.constructor]).toEqual([kind, kind === "object" ? Uint8Array : String]);
-  expect(textOf(bytesOf(value))).toBe(textOf(DATA));
-  // Base64 would be a third more. A page counts no bytes.
-  const { bytesSent, bytesReceived } = peer.stats();
-  expect(Math.max(bytesSent, bytesReceived)).toBeLessThan(110_000);
-});
-
 it("carries bytes as base64 by HTTP POST, in a result, a batch and a stream", async () => {
   await using server = await serveBytes();
   const answerTo = async (body: unknown): Promise<unknown> => (await post(server.url, body)).json();

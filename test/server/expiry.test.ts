@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
-import type { AnyPeer, Attempt, ConnectOptions, FeaturePart } from "../../src/index.js";
+import type { AnyPeer, Attempt, ConnectOptions } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { gate, pass, raising, useVirtualClock } from "../support/time.js";
 import { ByHand, LIMITS, nextPeer, recorded, serving, statusOf } from "./by-hand.js";
@@ -27,10 +27,6 @@ const options = {
   principal: ({ user }: Token) => user,
   expiresInMs: ({ until }: Token) => (until === null ? undefined : until - now()),
 };
-
-/** A client whose part of the feature ignores the server, as a page without the feature does. */
-const ignore = { receiveFrame() {} } as FeaturePart;
-const withoutRenewal = { use: [{ name: "renewal", methods: () => [], create: () => ignore }] };
 
 describe("a socket whose credentials expire", () => {
   it.each<[string, object, ConnectOptions, boolean]>([
@@ -165,24 +161,4 @@ it("a client that the server asks sends a fresh `auth`, emits what the function 
   expect(new Set(refreshed)).toEqual(new Set([60_000]));
   expect(refreshed.length).toBeGreaterThanOrEqual(13);
   expect(new Set(auth.mock.calls.map(([{ number }]) => number))).toEqual(new Set([0, 1]));
-});
-
-it("a client that ignores the question of the server resumes its session with a fresh `auth`, and one with a value closes with 4401", async () => {
-  await using kit = testServer<any, any, Token>({
-    ...options,
-    authenticate: (_request, auth) => ((auth as Token).until! > now() ? (auth as Token) : null),
-  });
-  const emitted: unknown[] = [];
-  const open = async (auth: unknown): Promise<AnyPeer> => {
-    const peer = await kit.connect(kit.server.url, { auth: auth as object, heartbeat: false, ...withoutRenewal });
-    for (const event of ["suspend", "resume", "lost"] as const) peer.on(event, () => emitted.push(event));
-    return peer;
-  };
-  const peer = await open(() => valid(60_000));
-  await pass(119_000);
-  expect(emitted).toEqual(["suspend", "resume"]);
-  await peer.close();
-  const fixed = await open(valid(60_000));
-  await pass(61_000);
-  expect(await fixed.closed).toMatchObject({ code: 4401 });
 });

@@ -2,8 +2,8 @@ import { describe, expect, it, vi } from "vitest";
 import type { ServerStats } from "../../src/node.js";
 import { plainPeer } from "../support/network.js";
 import { post } from "../support/post.js";
-import { gate, rejection, turn } from "../support/turns.js";
-import { ByHand, connect, nextPeer, serving, servingOnPort, suspended } from "./by-hand.js";
+import { turn } from "../support/turns.js";
+import { connect, nextPeer, servingOnPort } from "./by-hand.js";
 
 const GAUGES = ["peers", "suspended", "suspendedBytes", "topics", "pending", "running", "streams", "unsentBytes"];
 
@@ -41,56 +41,6 @@ describe("server.stats()", () => {
     await second.close();
     await vi.waitFor(() => expect(server.stats().peers).toBe(0));
     expect(server.stats()).toMatchObject({ opened: 3, requestsReceived: 6, requestsSent: 2, closed: { 1000: 3 } });
-  });
-
-  it("reports the present peers, topics, running handlers, streams and pending calls", async () => {
-    const open = gate();
-    const { server, url } = await serving({
-      methods: {
-        slow: () => open.promise,
-        async *tail() {
-          yield 1;
-          await open.promise;
-        },
-      },
-    });
-    const coming = nextPeer(server);
-    await using client = await connect(url, { methods: { never: () => new Promise(() => {}) } });
-    const peer = await coming;
-    server.topic("a").add(peer);
-    server.topic("b").add(peer);
-    const slow = client.request("slow");
-    const stream = client.stream("tail")[Symbol.asyncIterator]();
-    await stream.next();
-    const never = rejection(peer.request("never"));
-    expect(server.stats()).toMatchObject({ peers: 1, topics: 2, running: 1, streams: 1, pending: 1 });
-    open.resolve();
-    await slow;
-    await stream.next();
-    server.topic("a").delete(peer);
-    expect(server.stats()).toMatchObject({ topics: 1, running: 0, streams: 0, pending: 1 });
-    await client.close();
-    await never;
-    await vi.waitFor(() => expect(server.stats()).toMatchObject({ peers: 0, topics: 0, pending: 0 }));
-  });
-
-  it("counts ends by close code, and a resumed session as resumed and not as opened", async () => {
-    const world = await serving({ limits: { maxMalformedPerMinute: 1 } });
-    const { server, url } = world;
-    const { peer, token } = await suspended(world);
-    expect(server.stats()).toMatchObject({ peers: 1, suspended: 1, opened: 1, resumed: 0, closed: {} });
-    peer.notify("n", { text: "x".repeat(1_000) });
-    expect(server.stats().suspendedBytes).toBeGreaterThan(1_000);
-    const { byHand } = await ByHand.resume(url, token, 1);
-    expect(server.stats()).toMatchObject({ peers: 1, suspended: 0, suspendedBytes: 0, opened: 1, resumed: 1 });
-    byHand.say([1, 2]);
-    await peer.closed;
-    const plain = { link: "plain", reconnect: false } as const;
-    await (await connect(url, plain)).close(4_321);
-    await connect(url, plain);
-    world.cut();
-    await vi.waitFor(() => expect(server.stats().peers).toBe(0));
-    expect(server.stats()).toMatchObject({ opened: 3, closed: { 1008: 1, 4321: 1, 1006: 1 } });
   });
 
   it("never decreases when connections are cut, also one that has queued bytes", async () => {
