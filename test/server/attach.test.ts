@@ -96,21 +96,9 @@ describe("serve on an existing HTTP server", () => {
 });
 
 describe("serve without a server of its own", () => {
-  it("accepts the upgrades that the application passes to it", async () => {
+  it("accepts the upgrades that the application passes to it, and neither counts nor awaits a client that hung up before the application passed its upgrade", async () => {
     await using http = await bareHttp();
-    await using server = await serve({ noServer: true, path: "/rpc", methods });
-    expect(server.url).toBe("");
-    http.server.on("upgrade", (...given) => server.handleUpgrade(...given));
-    await using peer = await connect(`${http.url}/rpc`);
-    expect(await peer.request("where")).toBe("reciproc");
-    expect((await upgrade(`${http.url}/other`)).status).toBe(404);
-    // The address is loopback: the rules against DNS rebinding hold here too.
-    expect((await upgrade(`${http.url}/rpc`, { Host: "evil.example" })).status).toBe(403);
-  });
-
-  it("neither counts nor awaits a client that hung up before the application passed its upgrade", async () => {
-    await using http = await bareHttp();
-    const server = await serve({ noServer: true, limits: { maxConnections: 1 }, methods });
+    const server = await serve({ noServer: true, path: "/rpc", limits: { maxConnections: 1 }, methods });
     const first = gate();
     http.server.once("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       socket.on("error", () => {});
@@ -120,10 +108,13 @@ describe("serve without a server of its own", () => {
       });
       client.resetAndDestroy();
     });
-    const client = await sendUpgrade(http.url);
+    const client = await sendUpgrade(`${http.url}/rpc`);
     await first.promise;
     http.server.on("upgrade", (...given) => server.handleUpgrade(...given));
-    await using peer = await connect(http.url);
+    expect((await upgrade(`${http.url}/other`)).status).toBe(404);
+    // The address is loopback: the rules against DNS rebinding hold here too.
+    expect((await upgrade(`${http.url}/rpc`, { Host: "evil.example" })).status).toBe(403);
+    await using peer = await connect(`${http.url}/rpc`);
     expect(await peer.request("where")).toBe("reciproc");
     await server.close();
   });

@@ -208,19 +208,6 @@ describe("a client that offers `auth`", () => {
     expect(await late.next()).toMatchObject({ bye: { code: 4503 } });
     expect(refusals).toEqual([expect.stringMatching(/^503 .*`limits.maxConnections`/)]);
   });
-
-  it("is closed with 1001 by a server that closes, while it is silent and while authenticate runs", async () => {
-    const [open, asked] = [gate<object>(), gate()];
-    const { server, url } = await serving<any>({ authenticate: () => (asked.resolve(), open.promise) });
-    const mute = await ByHand.open(url, { offersAuth: true });
-    const waiting = await says(url, "token");
-    await asked.promise;
-    const closing = server.close();
-    expect([(await mute.closed).code, (await waiting.closed).code]).toEqual([1001, 1001]);
-    open.resolve({});
-    await closing;
-    expect(server.stats().opened).toBe(0);
-  });
 });
 
 it("a client that offers `auth` over a socket is not read further than that, in fragments neither: it is closed once, and its socket is paused", async () => {
@@ -286,18 +273,27 @@ describe("the time of a client that offers `auth`", () => {
     expect(world.server.stats()).toMatchObject({ opened: 1, suspended: 1, refused: { 503: 2 } });
   });
 
-  it("leaves no timer of an authenticate that never ends when its socket is closed", async () => {
-    const world = await undecided();
-    const { byHand } = await authenticated(world, { user: "ada" });
-    byHand.say({ auth: { user: "ada" } });
-    await says(world.url, { user: "ada" });
+  it("is closed with 1001 by a server that closes, while it is silent and while authenticate runs", async () => {
+    const open = gate<object>();
+    let calls = 0;
+    const world = await users({
+      authenticate: (_request: IncomingMessage, auth: unknown) => (calls++ ? open.promise : auth),
+    });
+    const { byHand: renewing } = await authenticated(world, { user: "ada" });
+    renewing.say({ auth: { user: "ada" } });
+    const mute = await ByHand.open(world.url, { offersAuth: true });
+    const waiting = await says(world.url, "token");
     const refused = rejection(ByHand.open(world.url));
     await pass(0);
-    expect(timersSet()).toBeGreaterThan(2);
+    expect(calls).toBe(4);
     await Promise.all([world.server.close(), refused]);
-    // The timer of all deadlines stays for a moment.
+    expect([(await mute.closed).code, (await waiting.closed).code]).toEqual([1001, 1001]);
+    // The timer of all deadlines stays for a moment. None of an authenticate does.
     await pass(1_000);
     expect(timersSet()).toBe(0);
+    open.resolve({});
+    await pass(0);
+    expect(world.server.stats().opened).toBe(1);
   });
 
   it("waits for authenticate beyond `maxMessagesPerSecond`, which its messages share, and never runs it after a disconnect", async () => {

@@ -1,17 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { Link } from "../../src/message/transport.js";
-import { contract, ProtocolError, RpcError } from "../../src/node.js";
-import type { AnyPeer, Server, ServerAround, ServerCall } from "../../src/node.js";
-import { result } from "../support/raw.js";
+import { contract, ProtocolError } from "../../src/node.js";
+import type { Server, ServerAround, ServerCall } from "../../src/node.js";
+import { notification, result } from "../support/raw.js";
 import { countedSignal, gate, Outcomes, pass, rejection, turn, useVirtualClock } from "../support/time.js";
 import { join, joinSilent, makeServer, type Silent } from "./members.js";
 
 useVirtualClock();
-
-const refuse = (): never => {
-  throw new RpcError(403, "no");
-};
 
 function joinDen(server: Server, count: number): Silent[] {
   const members = Array.from({ length: count }, () => joinSilent(server));
@@ -24,28 +20,6 @@ function paramsOf(members: readonly Silent[]): unknown[] {
 }
 
 describe("a request to a group", () => {
-  it("resolves with the outcome of each member, in the order of the group", async () => {
-    await using server = makeServer();
-    const [a, b, c] = [
-      await join(server, { vote: ([x]) => x + 1 }),
-      await join(server, { vote: refuse }),
-      await join(server),
-    ];
-    const topic = server.topic("den").add(c.peer).add(b.peer).add(a.peer);
-    const outcomeOfA = { peer: a.peer, status: "fulfilled", value: 2 };
-    const outcomeOfB = { peer: b.peer, status: "rejected", reason: { code: 403, method: "vote" } };
-    const outcomeOfC = { peer: c.peer, status: "fulfilled", value: null };
-    const outcomes = await topic.request("vote", [1]);
-    expect(outcomes).toMatchObject([outcomeOfC, outcomeOfB, outcomeOfA]);
-    expect([outcomes[0], outcomes[2]]).toEqual([outcomeOfC, outcomeOfA]);
-    expect(await server.peers.request("vote", [1])).toMatchObject([outcomeOfA, outcomeOfB, outcomeOfC]);
-    expect(c.got).toEqual([
-      ["vote", [1]],
-      ["vote", [1]],
-    ]);
-    expect(server.stats()).toMatchObject({ requestsSent: 6, pending: 0 });
-  });
-
   it("calls all that are members at the call at once, and waits for all, also for one that is deleted meanwhile", async () => {
     await using server = makeServer();
     const [a, b] = joinDen(server, 2);
@@ -182,7 +156,7 @@ function serverAround(around: ServerAround) {
   const calls: ServerCall[] = [];
   const server = makeServer({
     around: (call, next) => (calls.push(call), around(call, next)),
-    methods: { join: (_params, { peer }: { peer: AnyPeer }) => void server.topic("den").add(peer) },
+    methods: { join: () => {} },
   });
   const errors: unknown[] = [];
   server.on("error", (error) => errors.push(error));
@@ -190,40 +164,32 @@ function serverAround(around: ServerAround) {
 }
 
 describe("around, for messages to a group", () => {
-  it("is called once for a notification, with the topic and the peers that it is for", async () => {
-    await using world = serverAround((_call, next) => next());
+  it("is called once for a message, with the topic and the peers that it is for, and receives the outcomes of a request", async () => {
+    const results: unknown[] = [];
+    await using world = serverAround(async (call, next) => {
+      const value = await next();
+      if (call.isRequest) results.push(value);
+      return value;
+    });
     const { server, calls } = world;
     const [a, b, c] = joinDen(server, 3);
     server.topic("den").notify("said", { n: 1 });
     server.peers.notify("said", { n: 2 }, { except: [b!.peer] });
-    const same = { direction: "outgoing", peer: undefined, method: "said", id: undefined, context: undefined };
-    expect(calls).toEqual([
-      { ...same, topics: ["den"], peers: [a!.peer, b!.peer, c!.peer], isRequest: false, params: { n: 1 } },
-      { ...same, topics: undefined, peers: [a!.peer, c!.peer], isRequest: false, params: { n: 2 } },
-    ]);
     // Sent inside `notify`, because `around` calls `next` at once.
     expect(paramsOf([a!, b!, c!])).toEqual([[{ n: 1 }, { n: 2 }], [{ n: 1 }], [{ n: 1 }, { n: 2 }]]);
-  });
-
-  it("is called once for a request, and receives the outcomes of all members, beside the calls of one peer", async () => {
-    const results: unknown[] = [];
-    await using world = serverAround(async (call, next) => {
-      const value = await next();
-      if (call.method === "ask") results.push(value);
-      return value;
-    });
-    const { server, calls } = world;
-    const members = [await join(server, { ask: () => 1 }), await join(server, { ask: () => 2 })];
-    for (const { client } of members) await client.request("join");
-    const outcomes = await server.topic("den").request("ask", [0], { except: members[1]!.peer });
-    members[1]!.peer.notify("said");
-    expect(outcomes).toMatchObject([{ value: 1 }]);
-    expect(results[0]).toBe(outcomes);
+    const all = server.topic("den").request("ask", [0], { except: [a!.peer, b!.peer] });
+    c!.feed(result(1, "yes"));
+    expect(await all).toEqual([{ peer: c!.peer, status: "fulfilled", value: "yes" }]);
+    expect(results[0]).toBe(await all);
+    b!.peer.notify("alone");
+    b!.feed(notification("join"));
+    const same = { direction: "outgoing", peer: undefined, topics: ["den"], method: "said", isRequest: false };
     expect(calls).toMatchObject([
-      { direction: "incoming", method: "join", peer: members[0]!.peer },
-      { direction: "incoming", method: "join", peer: members[1]!.peer },
-      { peer: undefined, topics: ["den"], method: "ask", isRequest: true, params: [0], peers: [members[0]!.peer] },
-      { direction: "outgoing", method: "said", peer: members[1]!.peer },
+      { ...same, id: undefined, context: undefined, peers: [a!.peer, b!.peer, c!.peer], params: { n: 1 } },
+      { ...same, topics: undefined, peers: [a!.peer, c!.peer], params: { n: 2 } },
+      { ...same, method: "ask", isRequest: true, peers: [c!.peer], params: [0] },
+      { direction: "outgoing", peer: b!.peer, method: "alone" },
+      { direction: "incoming", peer: b!.peer, method: "join" },
     ]);
   });
 

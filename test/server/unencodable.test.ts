@@ -35,13 +35,6 @@ const OBJECTS: [name: string, make: (context: Context) => unknown, what: string,
   ["`server.peers`", ({ server }) => server.peers, "group of peers", "({ id }) => id", "peers"],
   ["peer of any node", ({ server, peer }) => server.peer(peer.id), "peer", "`peer.id`"],
   ["`remote` of a peer", ({ peer }) => peer.remote, "`remote` of a peer", "`peer.id`", "remote"],
-  [
-    "`remote` of a peer of any node",
-    ({ server, peer }) => server.peer(peer.id).remote,
-    "`remote` of a peer",
-    "`peer.id`",
-    "remote",
-  ],
   ["principal", ({ server }) => server.principal("ada"), "principal", "its name", "ada"],
   ["server", ({ server }) => server, "server", "what is needed of it", "server"],
 ];
