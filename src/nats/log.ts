@@ -71,6 +71,14 @@ interface Placed extends Head {
   readonly seq: number;
 }
 
+/** A message that was appended. */
+interface Appended extends Placed {
+  /** What has its position, if it has a key. */
+  readonly subject: string | undefined;
+  /** Whether only its sequence is that of a message, which was appended with the same key before. */
+  readonly isRepeat: boolean;
+}
+
 /** A message of a stream. */
 interface Kept extends Placed {
   readonly body: string;
@@ -150,12 +158,12 @@ export class NatsLog implements EngineLog {
   async append(topic: string, body: string, rule: LogRule, key: string | undefined): Promise<Position> {
     const appending = this.#inOrder(topic, async () => {
       await this.#grow(rule);
-      const subject = key === undefined ? undefined : this.#connection.names.key(topic, key);
       const bytes = utf8Bytes(body);
-      const appended = await this.#append(topic, body, (last) => this.#headBehind(last, bytes), subject);
-      if (appended === undefined || "earlier" in appended) return this.#earlier(appended?.earlier ?? 0, subject!);
+      const appended = (await this.#append(topic, body, (last) => this.#headBehind(last, bytes), key))!;
+      const { epoch, number: offset, seq, subject, isRepeat } = appended;
+      if (isRepeat) return this.#earlier(seq, subject!);
       this.#shorten(topic, rule.bytes, appended, bytes);
-      const position = { epoch: appended.epoch, offset: appended.number };
+      const position = { epoch, offset };
       // The entry may be removed before its key is repeated.
       if (subject !== undefined) this.#keep(subject, textOf(position));
       return position;
@@ -321,26 +329,31 @@ export class NatsLog implements EngineLog {
 
   /**
    * Appends a message behind the last one. `makeHead` returns its head, or `undefined` if there is nothing to append any more: then the
-   * result is `undefined`. If a message was appended with the same `msgId` before, returns its sequence.
+   * result is `undefined`. If a message of the same epoch was appended with the same key before, returns the sequence of that one.
    */
   async #append(
     topic: string,
     body: string,
     makeHead: (last: Placed | undefined) => Head | undefined | Promise<Head | undefined>,
-    msgId?: string,
-  ): Promise<Placed | { readonly earlier: number } | undefined> {
+    key?: string,
+  ): Promise<Appended | undefined> {
     for (let tries = 0; tries < MOST_TRIES; tries++) {
       const known = this.#last.get(topic);
       const end = known === undefined ? await unsent(this.#endOf(topic)) : { seq: known.seq, last: known };
       const head = await makeHead(end.last);
       if (head === undefined) return undefined;
+      const subject = key === undefined ? undefined : this.#connection.names.key(topic, head.epoch, key);
       try {
-        const { seq, duplicate } = await this.#publish(topic, body, head, end.seq, msgId);
-        if (duplicate) return { earlier: seq };
+        const { seq, duplicate: isRepeat } = await this.#publish(topic, body, head, end.seq, subject);
+        // NATS compares the ids before it looks whether the log still has the last message that this node knows.
+        if (isRepeat && known !== undefined) {
+          this.#last.delete(topic);
+          continue;
+        }
         // Unless more has followed.
         const placed = { ...head, seq };
-        if ((this.#last.get(topic)?.seq ?? 0) <= seq) remember(this.#last, topic, placed);
-        return placed;
+        if (!isRepeat && (this.#last.get(topic)?.seq ?? 0) <= seq) remember(this.#last, topic, placed);
+        return { ...placed, subject, isRepeat };
       } catch (error) {
         this.#last.delete(topic);
         if (await wasOvertaken(error)) continue;

@@ -33,9 +33,10 @@ export class Names {
     return this.#name("l", tokenOf(topic));
   }
 
-  /** The subject that has the position of a key. A hash, because NATS bounds the length of a subject. */
-  key(topic: string, key: string): string {
-    return this.#name("k", createHash("sha256").update(publicationName(topic, key)).digest("base64url"));
+  /** The subject that has the position of a key in one epoch. A hash, because NATS bounds the length of a subject. */
+  key(topic: string, epoch: string, key: string): string {
+    const hash = createHash("sha256").update(`${epoch}.${publicationName(topic, key)}`);
+    return this.#name("k", hash.digest("base64url"));
   }
 
   /** A subject of a kind that belongs to no name. */

@@ -33,6 +33,8 @@ export interface EngineRig {
   engine(): Engine;
   /** What the broker does not offer. Then the engine must not have it. */
   readonly lacks?: readonly "log"[] | undefined;
+  /** Removes all logs of these engines, and no position of a key that the broker keeps for itself. Default: logs are not lost in a test. */
+  removeLogs?(): Promise<unknown>;
   /** Returns what the broker has now of these engines, one text for each key and subscription, without logs. Default: it is not checked. */
   leftovers?(): Promise<readonly string[]>;
   /** Returns what keeps this process running: on Node, `process.getActiveResourcesInfo()`. Default: it is not checked. */
@@ -359,6 +361,18 @@ export function describeEngine(
         const entries = ["1", "2"].map((body, i) => [i + 1, body]);
         expect(await b.connection.log!.read(TOPIC, 0, page(10), RULE)).toEqual({ epoch, top: 2, entries });
         expect(await b.until(CHANNEL, 2)).toEqual([logFrame(epoch, 1, "1"), logFrame(epoch, 2, "2")]);
+      });
+
+      test("knows a key only in the epoch of its log", async (rig, open) => {
+        if (rig.removeLogs === undefined || rig.lacks?.includes("log") === true) return;
+        const [a, b] = [await open(), await open()];
+        const before = await a.append("1", "key", RULE);
+        await rig.removeLogs();
+        // It knows the end of the log that is gone.
+        const after = await a.append("2", "key", RULE);
+        expect([after.offset, after.epoch === before.epoch]).toEqual([1, false]);
+        for (const node of [a, b]) expect(await node.append("3", "key", RULE)).toEqual(after);
+        expect(await b.read()).toEqual({ epoch: after.epoch, top: 1, entries: [[1, "2"]] });
       });
 
       testLogs("keeps the last entries of the rule, and not many more", async (a) => {

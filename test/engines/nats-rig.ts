@@ -43,6 +43,7 @@ export function natsRig(options: NatsOptions, server?: NatsServer): PrefixedRig 
     // No lease and no start ends while the machine is busy.
     engine: () => nats({ leaseMs: 60_000, startTimeoutMs: 240_000, ...options, prefix }),
     ...(hasJetStream ? {} : { lacks: ["log"] as const }),
+    removeLogs: () => managed(url, ({ streams }) => streams.purge(`${prefix}_1_l`)),
     leftovers: async () => (await subscriptions()).map((subject) => `subscription ${subject}`),
     close: async () => {
       if (hasJetStream) await removeStreams(url, prefix);

@@ -1,6 +1,6 @@
 /** What the engine does over JetStream when a stream is lost although the connection is not. */
 import { describe, expect, it, vi } from "vitest";
-import { managed, removeStreams } from "../support/nats.js";
+import { removeStreams } from "../support/nats.js";
 import { LOG, outcomeOf, TestNode } from "./kit.js";
 import { useNats } from "./nats-rig.js";
 
@@ -62,8 +62,7 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     const rule = { ...LOG, bytes: 1_000 };
     const before = await node.append("x".repeat(2_000), undefined, rule);
     await node.append("x".repeat(2_000), undefined, rule);
-    const filter = `${rig.prefix}.1.l.>`;
-    await managed(nats.server.url, ({ streams }) => streams.purge(`${rig.prefix}_1_l`, { filter }));
+    await rig.removeLogs!();
     expect((await node.read()).epoch).toBe("");
     const { epoch, offset } = await node.append("1");
     expect([offset, epoch === before.epoch]).toEqual([1, false]);

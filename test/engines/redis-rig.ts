@@ -23,6 +23,7 @@ export function redisRig(options: RedisOptions, servers: readonly string[] = [])
     prefix,
     // No lease and no start ends while the machine is busy.
     engine: () => redis({ leaseMs: 60_000, startTimeoutMs: 240_000, ...options, prefix }),
+    removeLogs: () => Promise.all(servers.map((url) => removeAt(url, prefix, "1:{??}:[ml]:*"))),
     leftovers: async () => (await Promise.all(servers.map((url) => leftoversAt(url, prefix)))).flat(),
     close: async () => {
       await Promise.all(servers.map((url) => removeAt(url, prefix)));

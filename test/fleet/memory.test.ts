@@ -5,13 +5,17 @@ import { describe, expect, it } from "vitest";
 import { memory, type EngineLog, type Position } from "../../src/node.js";
 import { describeEngine } from "../../src/testing/engine.js";
 import { virtualClock } from "../../src/testing/index.js";
-import { page } from "../engines/kit.js";
+import { LOG, page } from "../engines/kit.js";
 
 describeEngine(
   "memory",
   async () => {
     const engine = memory();
-    return { engine: () => engine };
+    const removeLogs = async (): Promise<void> => {
+      const log = await openLog(engine);
+      for (let i = 0; i < 100_000; i++) await log.append(String(i), "", LOG, undefined);
+    };
+    return { engine: () => engine, removeLogs };
   },
   { describe, it, expect },
 );

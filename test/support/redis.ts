@@ -125,8 +125,8 @@ export async function leftoversAt(url: string, prefix: string): Promise<string[]
   ];
 }
 
-/** Removes the keys of a prefix on one server. */
-export async function removeAt(url: string, prefix: string): Promise<void> {
-  const keys = await commandAt<string[]>(url, ["KEYS", `${prefix}:*`]);
+/** Removes the keys of a prefix on one server: all, or those that match a pattern. */
+export async function removeAt(url: string, prefix: string, pattern = "*"): Promise<void> {
+  const keys = await commandAt<string[]>(url, ["KEYS", `${prefix}:${pattern}`]);
   for (const key of keys) await commandAt(url, ["DEL", key]);
 }
