@@ -1,7 +1,7 @@
 /** The topics of a node, as its fleet sees them: their subscriptions, logs and members, and the peers that are about to join. */
 import { utf8Bytes, type MessageText } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
-import { List, unlink } from "../base/list.js";
+import { List, unlink, type Linked } from "../base/list.js";
 import { TooLargeError } from "../message/errors.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Sending } from "./broker.js";
@@ -34,9 +34,13 @@ const TICK_MS = 1_000;
  * that, and a quiet topic costs nothing.
  */
 const DIGESTS_MS = [1_000, 10_000, 60_000];
+/** How many topics are repeated: those that this node has changed last. Clients may choose their topics. */
+const MAX_SAID = 100_000;
 
 /** What this node has said last of a topic, until that was repeated. */
-interface Said extends Expiring {
+interface Said extends Linked {
+  readonly topic: string;
+  readonly timer: Expiring;
   repeats: number;
   /** The position of the last publication of this node. */
   position: Position | undefined;
@@ -71,6 +75,10 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   readonly #tails = new RecentEntries(TAILS_BYTES);
   readonly #members: Members;
   readonly #said = new Map<string, Said>();
+  /** The same, in the order of the last change. */
+  readonly #lastSaid = new List<Said>();
+  /** The topics whose digests are sent next. */
+  readonly #due = new Set<string>();
   readonly #tick: Expiring = { deadline: 0, expire: () => this.#work() };
   #isTicking = false;
 
@@ -101,25 +109,32 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   }
 
   /** Repeats the digests of these topics, behind other work. */
-  #repeat(key: string, topics: readonly string[]): void {
-    const { id: node, broker } = this.#node;
-    const sendings = topics.map((topic): Sending => {
-      const { epoch = "", offset = "" } = this.#said.get(topic)?.position ?? {};
-      return [`t:${topic}`, frameOf(Kind.Digest, [node, this.#members.numberOf(topic) ?? "", epoch, offset])];
-    });
-    broker.later(key, sendings.values());
+  #repeat(topics: Iterable<string>): void {
+    for (const topic of topics) this.#due.add(topic);
+    this.#node.broker.later("digests", this.#digests());
+  }
+
+  /** Makes each digest when it is sent, so that it says what is true then. */
+  *#digests(): Generator<Sending> {
+    for (const topic of this.#due) {
+      this.#due.delete(topic);
+      const said = this.#said.get(topic);
+      const number = this.#members.numberOf(topic);
+      const { epoch = "", offset = "" } = said?.position ?? {};
+      if (said?.repeats === DIGESTS_MS.length) this.#forget(said);
+      if (number !== undefined || epoch !== "")
+        yield [`t:${topic}`, frameOf(Kind.Digest, [this.#node.id, number ?? "", epoch, offset])];
+    }
   }
 
   /** This node has changed something of a topic. */
   #changed(topic: string, position?: Position): void {
     if (this.isClosed) return;
-    const said = this.#said.get(topic) ?? {
-      deadline: 0,
-      expire: () => this.#repeatSaid(topic),
-      repeats: 0,
-      position: undefined,
-    };
+    const said = this.#said.get(topic) ?? this.#makeSaid(topic);
     this.#said.set(topic, said);
+    unlink(said);
+    this.#lastSaid.add(said);
+    if (this.#said.size > MAX_SAID) this.#forget(this.#lastSaid.first!);
     // Two publications may be acknowledged in another order.
     const isOlder =
       position === undefined || (position.epoch === said.position?.epoch && position.offset < said.position.offset);
@@ -127,19 +142,32 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     this.#begin(said);
   }
 
-  #begin(said: Said): void {
-    said.repeats = 0;
-    setDeadline(said, DIGESTS_MS[0]!);
+  #makeSaid(topic: string): Said {
+    const timer = { deadline: 0, expire: () => this.#repeatSaid(said) };
+    const said: Said = { topic, timer, repeats: 0, position: undefined };
+    return said;
   }
 
-  #repeatSaid(topic: string): void {
+  #begin(said: Said): void {
+    said.repeats = 0;
+    setDeadline(said.timer, DIGESTS_MS[0]!);
+  }
+
+  #repeatSaid(said: Said): void {
     // Begun again when the connection is up.
     if (!this.#node.broker.isUp) return;
-    const said = this.#said.get(topic)!;
-    this.#repeat(`said ${topic}`, [topic]);
     const [before, next] = DIGESTS_MS.slice(said.repeats++);
-    if (next !== undefined) return setDeadline(said, next - before!);
+    if (next !== undefined) setDeadline(said.timer, next - before!);
+    this.#repeat([said.topic]);
+  }
+
+  /** What this node has said of a topic is repeated no more. */
+  #forget(said: Said): void {
+    const { topic, timer } = said;
+    clearDeadline(timer);
+    unlink(said);
     this.#said.delete(topic);
+    this.#due.delete(topic);
     this.#members.forget(topic);
   }
 
@@ -208,15 +236,16 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
 
   /** Repeats the digests of all topics in which this node has members. */
   repeatAll(): void {
-    this.#repeat("all", [...this.#members.ownTopics]);
+    this.#repeat(this.#members.ownTopics);
   }
 
   /** Messages of these channels may have been missed: heals their logs, and asks for their members. */
   resubscribed(channels: readonly Channel[]): void {
-    // This node may have missed questions too.
-    this.repeatAll();
     const topics = channels.flatMap((channel) => (channel.startsWith("t:") && this.topics.get(channel.slice(2))) || []);
-    this.#members.missed(topics.map(({ name }) => name));
+    const names = topics.map(({ name }) => name);
+    // This node may have missed questions too.
+    this.#repeat(names);
+    this.#members.missed(names);
     for (const { log } of topics) void log?.heal();
   }
 
@@ -436,7 +465,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   override close(): void {
     super.close();
     clearDeadline(this.#tick);
-    for (const said of this.#said.values()) clearDeadline(said);
+    for (const { timer } of this.#said.values()) clearDeadline(timer);
     for (const topic of this.topics.values()) this.end(topic);
     this.topics.clear();
   }

@@ -276,15 +276,19 @@ describe("a node that misses a change", () => {
 it("a node whose subscription has moved says again what it has, because it may have missed a question", async () => {
   const engine = new FaultyEngine();
   const [a, b] = makeNodes(2, RULES, engine) as [Node, Node];
-  await joined(b, "ann");
+  const ann = await joined(b, "ann");
+  await b.server.topic("other").join(ann.peer, { as: "ann" });
   await pass(70_000);
   const [, link] = engine.links;
   let lost = 0;
   link!.loses = (_channel, frame) => frame.startsWith("1k") && lost++ === 0;
   const seen = watch(a);
   expect(await settled(names(a))).toEqual([]);
+  const { length } = link!.sent;
   link!.host.resubscribed(["t:room"]);
   await expectSoon(() => seen, events("joined"));
+  // Not what it has in a topic whose subscription was there all the time.
+  expect(link!.sent.slice(length).filter((frame) => frame.startsWith("1d"))).toHaveLength(1);
 });
 
 const failing = raising(new Error("listener"));

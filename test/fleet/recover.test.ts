@@ -391,6 +391,33 @@ describe("a node that misses messages", () => {
     for (const { commands } of links) expect([new Set(commands), commands.length]).toEqual([new Set(["send"]), 180]);
   });
 
+  it("gets what another node repeats of the 100,000 topics that it has published to last, and not of an older one", async () => {
+    const [{ links }, a, b, , bob] = await room();
+    for (const name of ["0", "1"]) await b.server.topic(name).join(bob.peer);
+    const gaps = gapsOf(b);
+    links[1]!.loses = isPublication;
+    // Unanswered, so that only the first 128 are sent.
+    links[0]!.after = (command) => (command === "send" ? gate().promise : undefined);
+    for (let n = 0; n <= 100_000; n++) await a.server.topic(String(n)).publish("said", { n });
+    await expectSoon(() => numbers(bob), [1]);
+    await pass(1_000);
+    expect([numbers(bob), gaps]).toEqual([[1], []]);
+  });
+
+  it("gets the position that is the last one when another node sends it, behind other work", async () => {
+    const [{ links }, a] = await room();
+    const [link] = links;
+    const digests = (): string[] => link!.sent.filter((frame) => frame.startsWith("1d"));
+    for (let n = 1; n <= 200; n++) await a.server.topic(String(n)).publish("said");
+    const answer = link!.blocks("send");
+    await pass(1_000);
+    expect(digests()).toHaveLength(128);
+    await a.server.topic("200").publish("said");
+    answer.resolve();
+    await expectSoon(() => digests().length, 200);
+    expect(digests().at(-1)).toMatch(/\t2\n$/);
+  });
+
   it("counts a frame that is too long as foreign, and goes on after an entry that is no notification", async () => {
     const [engine, a, b, ann, bob] = await room();
     const at = await say(a, 1);
