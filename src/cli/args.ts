@@ -40,6 +40,7 @@ const OPTIONS = {
   timeout: { type: "string" },
 } as const;
 
+/** The name of an option, without its dashes. */
 export type OptionName = keyof typeof OPTIONS;
 
 /** The arguments and options that a command accepts. */

@@ -4,6 +4,7 @@ import type { Refusal } from "../server/upgrade.js";
 import type { Args, OptionName } from "./args.js";
 import type { Output } from "./output.js";
 
+/** The port of a command that listens, without `--port`. */
 export const DEFAULT_PORT = 3000;
 
 /** Flags by the server's names of its options. A Map, because some looked-up names come from request headers. */

@@ -28,8 +28,8 @@ export interface FollowedTopic<T> extends Disposable {
    */
   readonly subscribe: (listener: () => void) => () => void;
   /**
-   * Stops, and leaves the topic by `leave`, unless another store of the peer leaves by the same notification later. Another one of the same
-   * topic with other params gets no publication any more. The state stays as it is, and is not current. Does nothing the second time.
+   * Stops, and leaves the topic by `leave`, unless another store of the peer has the same `leave` and params. Another one of the same topic
+   * with other params gets no publication any more. The state stays as it is, and is not current. Does nothing the second time.
    */
   readonly close: () => void;
 }

@@ -63,11 +63,12 @@ export interface Presence<O, S> extends Disposable {
    */
   readonly subscribe: (listener: () => void) => () => void;
   /**
-   * Replaces the state of this side by another value or object. The server gets it at once, or when it has answered the one before. While the list is not current,
-   * and while the server has not answered, only the newest state is kept. If the call fails, the peer emits `error`, and the newest state
-   * is sent again after 0 s, and then after 0.25 to 5 s. If the handler has thrown an `RpcError` with a code of its own, outside -32768 to
-   * -32000, or the params are invalid (-32602), the state is refused: it is sent again only by a join. Throws a `TypeError` for a state
-   * without a JSON form. After `close`, the server does not get it.
+   * Replaces the state of this side by another value or object. The server gets it at once, or when it has answered the one before. While
+   * the list is not current, and while the server has not answered, only the newest state is kept. If the call fails, the peer emits
+   * `error`, and the newest state is sent again after 0 s, and then after 0.25 to 5 s. If the session is lost, the next join has the state,
+   * and there is no `error`. If the handler has thrown an `RpcError` with a code of its own, outside -32768 to -32000, or the params are
+   * invalid (-32602), the state is refused: it is sent again only by a join. Throws a `TypeError` for a state without a JSON form. After
+   * `close`, the server does not get it.
    */
   readonly set: (state: S) => void;
   /** Stops, and leaves the list, unless another store of the peer has the same method and params. Does nothing the second time. */

@@ -210,6 +210,7 @@ export interface Batch<R extends Contract<R>> extends Caller<R> {
   send(): void;
 }
 
+/** A peer of any contracts, with any `auth`: for code that serves several applications. Its calls are not checked by the compiler. */
 export type AnyPeer = Peer<any, any, any>;
 
 /** A transport, which an application may write. */

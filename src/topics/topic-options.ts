@@ -86,6 +86,7 @@ export interface TopicMember {
   readonly as: Jsonify<Exclude<MemberAs, undefined>>;
 }
 
+/** Gets each change in the list of members. A member whose `as` has changed has `"joined"` again. */
 export type MemberListener = (event: "joined" | "left", member: TopicMember) => void;
 
 /** How a message is sent to peers of this node. */
