@@ -2,7 +2,8 @@ import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
 import type { AnyPeer, Attempt, ConnectOptions } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
-import { gate, pass, raising, useVirtualClock } from "../support/time.js";
+import { Random } from "../faults/random.js";
+import { gate, pass, raising, sleep, stall, useVirtualClock } from "../support/time.js";
 import { ByHand, LIMITS, nextPeer, recorded, serving, statusOf } from "./by-hand.js";
 
 useVirtualClock();
@@ -161,4 +162,64 @@ it("a client that the server asks sends a fresh `auth`, emits what the function 
   expect(new Set(refreshed)).toEqual(new Set([60_000]));
   expect(refreshed.length).toBeGreaterThanOrEqual(13);
   expect(new Set(auth.mock.calls.map(([{ number }]) => number))).toEqual(new Set([0, 1]));
+});
+
+const MINUTE_MS = 60_000;
+
+/**
+ * Four pages with tokens of five minutes. For a part of most hours, the auth service throws for the pages, says 503 to the server, or is late for
+ * both. A page that sleeps has no network for up to three hours. In some hours, all timers stand still. The last hour is quiet.
+ */
+it.each([1])("no page is dead after a day of failures of the auth service, and of sleep: seed %i", async (seed) => {
+  const random = new Random(seed);
+  vi.spyOn(Math, "random").mockImplementation(() => random.next());
+  let service: "works" | "throws" | "503" | "late" = "works";
+  const ask = async (failure: typeof service): Promise<void> => {
+    if (service === "late") await sleep(random.below(9_000));
+    if (service === failure) throw Object.assign(new Error("away"), { status: 503 });
+  };
+  const token = async (): Promise<Token> => (await ask("throws"), valid(5 * MINUTE_MS));
+  const heartbeat = { intervalMs: MINUTE_MS, deadAfterMs: 2 * MINUTE_MS };
+  let servedLate = 0;
+  await using kit = testServer<any, any, Token>({
+    ...options,
+    authenticate: async (...given) => (await ask("503"), options.authenticate(...given)),
+    methods: { call: (_params, { peer }) => void (servedLate += Number(peer.auth.until! < now())) },
+  });
+  kit.server.on("error", () => {});
+  const pages = [withoutRenewal, {}, {}, {}].map((given) => {
+    const reconnect = { initial: true, maxDelayMs: 30_000 };
+    const peer = kit.open(kit.server.url, { auth: token, heartbeat, reconnect, ...given });
+    const page = { peer, wakesAt: 0, troubles: 0, returns: 0 };
+    peer.on("resume", () => page.returns++).on("error", () => {});
+    return page;
+  });
+  for (let hour = 1; hour <= 24; hour++) {
+    const isLast = hour === 24;
+    service = isLast ? "works" : random.pick(["works", "throws", "503", "late"]);
+    const [isFrozen, worksAfter] = [!isLast && random.chance(0.2), random.below(60)];
+    if (isFrozen) stall(random.below(60) * MINUTE_MS);
+    // The timers that are late fire before a page calls.
+    await pass(0);
+    for (const page of pages) {
+      const sleeps = !isLast && page.wakesAt <= now() && random.chance(0.3);
+      page.troubles += Number(service !== "works") + Number(isFrozen) + Number(sleeps);
+      if (!sleeps) continue;
+      page.wakesAt = now() + random.below(180) * MINUTE_MS;
+      kit.network.of(page.peer).stop();
+    }
+    for (let minute = 0; minute < 60; minute++) {
+      if (minute === worksAfter) service = "works";
+      for (const { peer, wakesAt } of pages) {
+        if (isLast || wakesAt <= now()) kit.network.of(peer).start();
+        peer.request("call").catch(() => {});
+      }
+      await pass(MINUTE_MS);
+    }
+  }
+  expect(await Promise.all(pages.map(({ peer }) => peer.request("call")))).toEqual([null, null, null, null]);
+  expect(servedLate).toBe(0);
+  const returns = pages.map((page) => page.returns);
+  // Each trouble costs a page one connection at most, and a token costs one only if the page does not answer the question of the server.
+  expect(returns.map((count, i) => count > 0 && count <= pages[i]!.troubles)).toEqual([false, true, true, true]);
 });
