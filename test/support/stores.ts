@@ -1,10 +1,13 @@
 /**
  * The stores of pages under faults: a followed topic, presence and changes, with their methods, traffic and rules. The runs with faults of one
- * server (`test/faults`) and of a fleet (`test/fleet`) share them. At rest, no traffic and no fault is left.
- * S1: A store applies the next publication of its log, and each position has one publication. At rest, its state is that of the server.
- * S2: At rest, each store is current.
- * S3: At rest, each page sees all other members of the list once, with their newest states, and no member has left.
- * S4: A change runs once in a life of its log. Its caller gets the result of a run, or the outcome is unknown. At rest, none is pending.
+ * server (`test/faults`) and of a fleet (`test/fleet`) share them. A rule is judged at each change of a store, and at rest, without traffic and
+ * faults.
+ * S1: A store that is current has the state of the log at its position, and each publication that its page has got. At rest, it has all.
+ * S2: A store that is current has an open peer, and no error. At rest, each store is current.
+ * S3: A list that is current has states that pages have set. At rest, each page sees all other members once, with their newest states, and no
+ * member has left.
+ * S4: A change runs once in a life of its log, and is pending until its call has settled. Its caller gets the result of a run, or the outcome is
+ * unknown. At rest, none is pending.
  */
 import { isDeepStrictEqual } from "node:util";
 import { EngineError, follow, mutation, presence, RpcError } from "../../src/node.js";
@@ -26,6 +29,7 @@ const TICK_MS = 10;
 type Board = { readonly at: string; readonly sum: number };
 type BoardApi = { openBoard(params: { since?: string }): Joined<Board> };
 
+type Watched = Pick<FollowedTopic<any> | Presence<any, any>, "get" | "subscribe">;
 type AnyServer = Server<any, any, any>;
 type Topics = Pick<AnyServer, "topic">;
 type Methods = Readonly<Record<"openBoard" | "people" | "put", (params: any, context: any) => any>>;
@@ -85,8 +89,11 @@ export class Stores {
     readonly board: FollowedTopic<Board> | undefined;
     readonly changes: Mutation<any> | undefined;
   }[] = [];
-  /** The publication at each position. */
-  readonly #placed = new Map<string, number>();
+  /** The sum at each position. */
+  readonly #sums = new Map<string, number>();
+  /** The states that pages have set. */
+  readonly #states = new Set<number>();
+  readonly #state = (): { n: number } => (this.#states.add(++this.#numbers), { n: this.#numbers });
   /** The runs of each change. */
   readonly #runs = new Map<string, { readonly result: number; readonly by: unknown }[]>();
   #numbers = 0;
@@ -135,10 +142,30 @@ export class Stores {
   open(peer: AnyPeer): void {
     const { hasLogs } = this.#setting;
     const added = (board: Board, said: any): Board => (this.figures["boards changed"]++, this.#add(board, said));
-    this.#pages.push({
-      people: presence(peer, "people", {}, { state: { n: ++this.#numbers } }),
+    const page = {
+      people: presence(peer, "people", {}, { state: this.#state() }),
       board: hasLogs ? follow<any, BoardApi, "openBoard">(peer, "openBoard", {}, { reduce: { added } }) : undefined,
       changes: hasLogs ? mutation(peer, "put") : undefined,
+    };
+    this.#pages.push(page);
+    /** The position of the newest publication that the page has got in its session. Another server may not have it yet. */
+    let got = "";
+    peer.on("lost", () => (got = ""));
+    peer.on("notification", (method, params: any) => method === "added" && (got = params.at));
+    this.#judge(peer, page.board, "S1", ({ value: { at, sum } }) => {
+      const [[epoch, offset], [gotEpoch, gotOffset]] = [at.split("."), got.split(".")];
+      return sum === (this.#sums.get(at) ?? 0) && (epoch !== gotEpoch || Number(offset) >= Number(gotOffset));
+    });
+    this.#judge(peer, page.people, "S3", ({ others }) => others.every(({ as }: any) => this.#states.has(as.n)));
+  }
+
+  /** Judges a store at each change, if it is current then. */
+  #judge(peer: AnyPeer, store: Watched | undefined, rule: StoreRule, isRight: (shown: any) => boolean): void {
+    store?.subscribe(() => {
+      const shown = store.get();
+      const isOpen = peer.state === "open" && shown.error === undefined;
+      if (shown.isCurrent && !(isOpen && isRight(shown)))
+        this.#setting.breach(isOpen ? rule : "S2", `current while ${peer.state}: ${JSON.stringify(shown)}`);
     });
   }
 
@@ -146,12 +173,11 @@ export class Stores {
   act(server: Topics): void {
     const { random, breach } = this.#setting;
     const { people, changes } = random.pick(this.#pages);
-    const n = ++this.#numbers;
     // If the outcome is unknown, the log says whether it was published.
     const failed = (error: unknown): unknown => error instanceof EngineError || breach("S1", String(error));
-    if (changes === undefined || random.chance(0.2)) people.set({ n });
-    else if (random.chance(0.5)) server.topic("board").publish("added", { n }).catch(failed);
-    else void this.#change(changes, `change ${n}`);
+    if (changes === undefined || random.chance(0.2)) people.set(this.#state());
+    else if (random.chance(0.5)) server.topic("board").publish("added", { n: ++this.#numbers }).catch(failed);
+    else void this.#change(changes, `change ${++this.#numbers}`);
   }
 
   /** Waits until each rule is kept at rest. Otherwise, one is broken. `isOpen`: whether an open peer has an id. */
@@ -204,15 +230,16 @@ export class Stores {
   /** S1. Returns the state after a publication. */
   #add({ at: before, sum }: Board, { n, at }: { n: number; at: string }): Board {
     const [epoch, offset] = before.split(".");
-    const other = this.#placed.get(at) ?? n;
-    this.#placed.set(at, n);
-    if (at !== `${epoch}.${Number(offset) + 1}` || other !== n)
-      this.#setting.breach("S1", `${n} was applied after ${before}, as ${at}, which is ${other}`);
-    return { at, sum: (31 * sum + n) % 1e9 };
+    const next = (31 * sum + n) % 1e9;
+    const other = this.#sums.get(at) ?? next;
+    this.#sums.set(at, other);
+    if (at !== `${epoch}.${Number(offset) + 1}` || other !== next)
+      this.#setting.breach("S1", `${n} was applied after ${before}, as ${at}, to ${next}, and not ${other}`);
+    return { at, sum: next };
   }
 
   /** S4. Makes a change. */
-  async #change({ mutate }: Mutation<any>, change: string): Promise<void> {
+  async #change({ mutate, get }: Mutation<any>, change: string): Promise<void> {
     const { breach } = this.#setting;
     try {
       const result: unknown = await mutate({ change });
@@ -223,6 +250,8 @@ export class Stores {
       const { code } = error as { code?: unknown };
       // The outcome is unknown.
       if (code !== -32011 && code !== "TIMEOUT") breach("S4", `${change} was rejected with ${String(error)}`);
+    } finally {
+      if (get().pending.some((one) => one["change"] === change)) breach("S4", `${change} has settled, and is pending`);
     }
   }
 }
