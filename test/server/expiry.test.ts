@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
-import type { AnyPeer, Attempt, ConnectOptions } from "../../src/index.js";
+import type { AnyPeer, Attempt, ConnectOptions, FeaturePart } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { Random } from "../faults/random.js";
 import { gate, pass, raising, sleep, stall, useVirtualClock } from "../support/time.js";
@@ -28,6 +28,10 @@ const options = {
   principal: ({ user }: Token) => user,
   expiresInMs: ({ until }: Token) => (until === null ? undefined : until - now()),
 };
+
+/** A client whose part of the feature ignores the server, as a page without the feature does. */
+const ignore = { receiveFrame() {} } as FeaturePart;
+const withoutRenewal = { use: [{ name: "renewal", methods: () => [], create: () => ignore }] };
 
 describe("a socket whose credentials expire", () => {
   it.each<[string, object, ConnectOptions, boolean]>([
