@@ -142,7 +142,7 @@ function openByWs<C extends Contract<C>, S extends Contract<S>>(
     // Without `use`, the same list for all clients: its features are gathered once.
     { ...checked, use: use === undefined ? allFeatures : [...allFeatures, ...use] },
     // A function of each client would take memory.
-    tls === undefined ? openWs : (target, offer, most, headers) => openWs(target, offer, most, headers, tls),
+    tls === undefined ? openWs : (to, protocols, maxBytes, headers) => openWs(to, protocols, maxBytes, headers, tls),
     NodeLink,
   );
 }
@@ -153,9 +153,15 @@ const NODE_CONNECT_OPTIONS = {
   tls: optional(must<ConnectionOptions>("a plain object", isPlain)),
 };
 
-function openWs(url: string, offer: string[], maxMessageBytes: number, headers: unknown, tls?: object): OpeningSocket {
+function openWs(
+  url: string,
+  protocols: string[],
+  maxMessageBytes: number,
+  headers: unknown,
+  tls?: object,
+): OpeningSocket {
   const maxPayload = longestFrame(maxMessageBytes);
-  const webSocket = new GatheringWebSocket(url, offer, {
+  const webSocket = new GatheringWebSocket(url, protocols, {
     ...tls,
     headers: headers as ClientOptions["headers"],
     perMessageDeflate: false,

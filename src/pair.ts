@@ -23,9 +23,6 @@ export function pairOf<A extends Contract<A>, B extends Contract<B>>(
   a: NoInfer<Options<A, Context<A, B>>> & ContractOptions<A, B>,
   b: NoInfer<Options<B, Context<B, A>>> & ContractOptions<B, A>,
 ): [Peer<A, B>, Peer<B, A>] {
-  const [left, right] = memorySockets(
-    peerLimits(a.limits).maxMessageBytes,
-    peerLimits(b.limits).maxMessageBytes,
-  );
+  const [left, right] = memorySockets(peerLimits(a.limits).maxMessageBytes, peerLimits(b.limits).maxMessageBytes);
   return [new PeerClass<A, B>(plain(left, true), a), new PeerClass<B, A>(plain(right, true), b)];
 }

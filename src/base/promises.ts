@@ -1,6 +1,6 @@
 /** Microtasks, and the promises and iterables of the application. */
 
-/** Calls `task`, which never throws, in a microtask. Fake timers of a test may replace `queueMicrotask`, and no promise. */
+/** Calls `task`, which never throws, in a microtask. Fake timers of a test may replace `queueMicrotask`. */
 export function inMicrotask(task: () => void): void {
   void Promise.resolve().then(task);
 }

@@ -10,8 +10,8 @@ interface EventSource {
 
 /**
  * Calls `onWake` when the network is back or the page is shown again, `onOffline` when the network is lost, and `onPageClosed` when the
- * page is closed. Returns a function that removes the listeners. Does nothing in a runtime without such events: there a function would
- * only keep these in memory.
+ * page is closed. Returns a function that removes the listeners. Returns `undefined` in a runtime without such events, where a function
+ * would keep the listeners in memory.
  */
 export function watchPage(onWake: Task, onOffline: Task, onPageClosed: Task): Task | undefined {
   const page = globalThis as EventSource & { document?: EventSource & { visibilityState?: string } };

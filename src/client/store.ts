@@ -1,4 +1,5 @@
 /** What `follow`, `presence` and `mutation` show, and the functions that are called when it changes. */
+import { inMicrotask } from "../base/promises.js";
 import { runReporting } from "../base/tell.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 
@@ -37,7 +38,7 @@ export function newStore<T extends object>(peer: AnyPeer, method: string, initia
       shown = { ...shown, ...changed };
       if (isNotifying) return;
       isNotifying = true;
-      queueMicrotask(notify);
+      inMicrotask(notify);
     },
     report,
   };

@@ -162,7 +162,11 @@ export class LiveFlow extends Flow implements Expiring {
       return true;
     }
     if (isTooLate) return false;
-    if (this.state === "slow") this.drain();
+    if (this.state === "slow") {
+      this.drain();
+      // A listener that was called meanwhile may have sent one with the same key.
+      this.queue?.replace(handle);
+    }
     // What was sent may have ended the connection, or filled the transport.
     if (this.hasEnded) return false;
     return this.state === "open" ? undefined : this.enqueue(text, handle);

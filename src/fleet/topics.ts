@@ -167,8 +167,9 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     clearDeadline(timer);
     unlink(said);
     this.#said.delete(topic);
-    this.#due.delete(topic);
     this.#members.forget(topic);
+    // The digest of a topic with members is still due, if it has not been sent since the connection is up.
+    if (this.#members.numberOf(topic) === undefined) this.#due.delete(topic);
   }
 
   protected make(name: string): FleetTopic {

@@ -71,11 +71,11 @@ interface Placed extends Head {
   readonly seq: number;
 }
 
-/** A message that was appended. */
+/** The result of an append. */
 interface Appended extends Placed {
-  /** What has its position, if it has a key. */
+  /** The subject that has the position of its key; `undefined` without a key. */
   readonly subject: string | undefined;
-  /** Whether only its sequence is that of a message, which was appended with the same key before. */
+  /** True if a message was appended with the same key before. Then nothing was appended, and `seq` is that of the earlier message. */
   readonly isRepeat: boolean;
 }
 

@@ -104,13 +104,13 @@ function gather(all: readonly (Feature | BytesCodec)[], dialect: CoreDialect) {
   };
 }
 
-/** What was gathered last. Clients of Node that have no option `use` share it. */
-let last: ReturnType<typeof gather> | undefined;
+/** What was gathered last. Peers with the same list share it, such as those without the option `use`. */
+let gathered: ReturnType<typeof gather> | undefined;
 
 /** Makes a config of options that are checked. Throws a `TypeError` if a schema or a contract does not fit the methods. */
 export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, hooks: Hooks = {}, hasOnOpen = false) {
   const { methods, fallback, timeoutMs, retry, use: all = NO_FEATURES, dialect = DEFAULT_DIALECT } = checked;
-  const features = last?.all === all && last.dialect === dialect ? last : (last = gather(all, dialect));
+  const features = gathered?.all === all && gathered.dialect === dialect ? gathered : (gathered = gather(all, dialect));
   const { use, fitSchemas } = features;
   const fit = (checked.contract ?? checked.remote)?.fit(checked);
   if (checked.schemas !== undefined && fitSchemas === undefined) throw notInUse("schemas");

@@ -74,8 +74,8 @@ export interface OwnPart extends FeaturePart {
 }
 
 /**
- * The parts behind members and options of the public API, by the name of their feature. The core knows these names only there, because the
- * error for a missing feature names the export.
+ * The parts behind members, options and results of the public API, by the name of their feature. The core knows these names only there,
+ * because the error for a missing feature names the export.
  */
 export interface NamedParts {
   renewal: {

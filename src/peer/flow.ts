@@ -237,7 +237,7 @@ export class Flow implements Sink {
 
   /**
    * Sends what the application has queued until now, and what it sends meanwhile after that. `rewrite` returns the text to send for a queued
-   * message, now that it is known what the other side understands, or cancels the message.
+   * message, now that it is known what the other side understands. What it returns for a message that it has cancelled is ignored.
    */
   release(rewrite: (text: MessageText, handle: SendHandle) => MessageText): void {
     const { openingQueue } = this;

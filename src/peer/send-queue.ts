@@ -29,7 +29,7 @@ export class SendQueue {
     this.grow(text.length + QUEUED_COST, handle);
   }
 
-  /** Removes the message that the message of `handle` replaces, if there is one. Called before the length of that is checked, and it is added. */
+  /** Removes the message that the one of `handle` replaces, if there is one. Called before the length of the new one is checked, and before `add`. */
   replace(_handle: SendHandle | undefined): void {}
 
   /** Removes a message. Returns false if it is not queued. */

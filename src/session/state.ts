@@ -42,7 +42,7 @@ export class Attachment {
   declare ackDue: AckDue | undefined;
   /** Client: whether its hello is not sent yet. It is sent before the first other frame. */
   declare owesHello: boolean;
-  /** Client: the content of the server's hello, until messages flow; `undefined` if it did not come with the socket. */
+  /** Client: the content of the server's hello, until messages flow; `undefined` if its first frame is none, or did not come with the socket. */
   declare hello: unknown;
 
   constructor(socket: Socket, kind: AttachedKind, session: Session | undefined) {

@@ -7,7 +7,7 @@ import { Coalescer } from "./coalescer.js";
 
 const NONE: string[] = [];
 /** More messages than any tick has. V8 would allocate 16 bytes for `Infinity` in each coalescer. */
-const MOST_MESSAGES = 2 ** 30;
+const MOST_MESSAGES = 2 ** 20;
 
 /** A transport that sends each message as one frame of its socket. */
 export class PlainLink implements Link, SocketHandler {

@@ -42,7 +42,10 @@ export interface JoinOptions<T = unknown> {
 
 /** The options of `publish`. */
 export interface PublishOptions {
-  /** Within 2 minutes, a publication with the same key returns the same position and sends nothing. A well-formed string of 1 to 256 characters. */
+  /**
+   * Within 2 minutes, a publication with the same key returns the same position and sends nothing, unless the log has begun anew. A
+   * well-formed string of 1 to 256 characters.
+   */
   key?: string | undefined;
   /** How long to wait for the broker, in milliseconds. Default 5,000. */
   timeoutMs?: number | undefined;
