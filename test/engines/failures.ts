@@ -265,8 +265,8 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
   describe(`the members of nodes over the engine ${kindName}`, () => {
     const rooms = Array.from({ length: 50 }, (_, i) => `room ${i}`);
     const PEERS = 600;
-    const many = `${(PEERS * rooms.length).toLocaleString("en")} of one node and its 10,000 logs`;
-    const logged = Array.from({ length: 10_000 }, (_, i) => `logged ${i}`);
+    const many = `${(PEERS * rooms.length).toLocaleString("en")} of one node and its 1,000 logs`;
+    const logged = Array.from({ length: 1_000 }, (_, i) => `logged ${i}`);
 
     /** Makes two nodes, of which the first one has many members, and follows many logs. `relay`: carries what it sends and receives. */
     const members = async (leaseMs = SHORT_LEASE_MS) => {
