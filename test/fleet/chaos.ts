@@ -81,7 +81,7 @@ export const FAULTS = {
     link.after = () => {};
   },
   killed: (world, one) => world.kill(one),
-  emptied: (world, { link }) => world.during(() => link.engine.restart()),
+  emptied: (world, { link }) => world.during(() => link.engine.restart(), "logs"),
 } satisfies Record<string, FaultOf<FaultyLink>>;
 
 export type Fault = keyof typeof FAULTS;
@@ -128,7 +128,7 @@ export async function play(
     await after(REST_MS);
     await FAULTS[atRest](world, world.any);
   };
-  const figures = await settled(world.play(3, disturb, rest), MOST_STEPS);
+  const figures = await settled(world.play(3, disturb, rest), MOST_STEPS).finally(() => world.restore());
   await settled(world.close());
   return { figures, world };
 }

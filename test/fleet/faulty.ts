@@ -241,7 +241,8 @@ export class FaultyLink implements EngineConnection {
     if (this.isDown) return;
     this.isDown = true;
     if (this.#held !== undefined) this.#held = [];
-    this.losses.push(performance.now());
+    // A connection that has not opened yet has not worked.
+    if (this.facts !== undefined) this.losses.push(performance.now());
     this.host.down(new EngineError("faulty: lost", "unknown"));
   }
 

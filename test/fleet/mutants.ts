@@ -193,6 +193,13 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     faults: ["killed", "cut"],
     misuse: "replays after live messages",
   },
+  "a gap is reported although the log has everything": {
+    rule: "L6",
+    engine: () => ({
+      host: losing("1L", 10),
+      log: ({ read }) => ({ read: async (topic, ...page) => ({ ...(await read(topic, ...page)), entries: [] }) }),
+    }),
+  },
   "a publication that was sent is reported as not sent": {
     rule: "L4",
     engine: () => {

@@ -1,15 +1,15 @@
 /**
- * The oracle: records what nodes and clients did, and judges it by the rules. They follow from docs/SCALING.md, "What is promised" and
- * "When something fails", which the constants below quote, and not from the source.
+ * The oracle: records what nodes and clients did, and judges it by the rules. They follow from the documents, as `promises.json` quotes them
+ * for each rule, and not from the source. What they do not allow has no excuse.
  * N1: no notification arrives twice. N2: the notifications of each node arrive in order. N3: a notification is lost only while its
- * sender or its receiver had no connection. N4: a node reports each connection that it loses, and nothing else.
+ * sender or its receiver had no connection, and reports that. N4: a node reports each connection that it loses, and nothing else.
  * L1: each acknowledged publication arrives once at each member, or the member was told of a gap that covers it. L2: all have one
  * order. L3: `"complete"` is never wrong. L4: a `"not-sent"` publication never appears. L5: a key appears once in an epoch, and all
- * publications with it get one position.
+ * publications with it get one position. L6: a gap has a reason.
  * C1: each call settles in time. C2: a `"not-sent"` call never ran. C3: a call with a result ran once, and the result is its own.
  * P1: soon after the last fault, each node lists each member once, with its last `as`, and its watchers know the same. The first list of
  * a node lacks none. P2: joined and left alternate for each member, but for a joined with another `as`. P3: a member that is connected
- * leaves on another node only if one of the two nodes could not be heard, and not because the broker was away.
+ * leaves on another node only if its node could not be heard for as long as a lease, and not because the broker was away.
  * S1 to S4: those of the stores, in `support/stores.ts`.
  * W: after the last fault, all nodes and clients are connected again. Until then, no other rule says what they must have.
  */
@@ -28,35 +28,31 @@ export interface Welcome {
 }
 
 type WorldRule =
-  "N1" | "N2" | "N3" | "N4" | "L1" | "L2" | "L3" | "L4" | "L5" | "C1" | "C2" | "C3" | "P1" | "P2" | "P3" | "W";
+  "N1" | "N2" | "N3" | "N4" | "L1" | "L2" | "L3" | "L4" | "L5" | "L6" | "C1" | "C2" | "C3" | "P1" | "P2" | "P3" | "W";
 export type Rule = WorldRule | StoreRule;
 
 export class Breach extends Error {
   override readonly name = "Breach";
 }
 
-/** "Each node sends a small message, a beat, to all nodes three times in `leaseMs`." */
+/** How often a node sends a beat (P3). */
 export const BEAT_MS = LEASE_MS / 3;
-/** "It also reconnects if two of its own beats do not come back": it finds that when the next one is due. */
-const REPORT_MS = 3 * BEAT_MS;
-/** "Those of one that died [are gone] after 4/3 of `leaseMs`." */
-const GIVEN_UP_MS = 4 * BEAT_MS;
-/** "The node tries again each second" to subscribe. */
-const SUBSCRIBE_MS = 1_000;
-/** "So within 10 s, each of these 32 logs is read on or has a gap." */
-const READ_ON_MS = 10_000;
-/** A first list waits for the other nodes "at most 200 ms after the broker has taken the question" (API.md, "Members on all nodes"). */
+/** How long after a fault a log is read on (L1), or has a gap (L6): two pages are not answered, and a second follows each. */
+const READ_ON_MS = 2 * (3_000 + 1_000);
+/** How long a first list waits for the other nodes (P1). */
 const ANSWERS_MS = 200;
 /** No document says how long a message may be on its way, or how exact a timer is: a bound of the brokers and machines of the runs. */
-const LATE_MS = 1_000;
+export const LATE_MS = 1_000;
 const MOST_BREACHES = 20;
+
+/** One node or its connection, a process that was not scheduled, the broker of all, besides its logs, or besides messages without a report. */
+export type Cause = "node" | "machine" | "broker" | "logs" | "slots";
 
 /** A time in which something was wrong; `to` is infinite while it lasts. */
 export interface Trouble {
   readonly from: number;
   to: number;
-  /** Whether all nodes have it, because it is of the broker. */
-  readonly isOfAll?: boolean;
+  readonly cause: Cause;
 }
 
 /** An event of a member, and its `as`. */
@@ -68,7 +64,7 @@ export interface MemberEvent {
 /** One server, from its start to its end. */
 export interface Run {
   readonly run: number;
-  /** When it may have had no connection to the broker. */
+  /** When something was wrong that concerns it. */
   readonly troubles: Trouble[];
   readonly states: { readonly state: "up" | "down"; readonly text: string; readonly time: number }[];
   /** When a fault ended a connection that worked. */
@@ -76,8 +72,6 @@ export interface Run {
   readonly members: Map<string, MemberEvent>;
   /** When which member left. */
   readonly left: { readonly id: string; readonly time: number }[];
-  /** How long the node has done nothing at most, because it was stopped or the machine was busy. */
-  pausedMs?: number;
   endedAt: number;
 }
 
@@ -90,7 +84,7 @@ export interface Moment {
 /** What arrived at a client: a publication, the notice that some were missed, and the answer to its join. */
 export type Arrival =
   | { readonly kind: "said"; readonly at: string; readonly n: number; readonly time: number }
-  | { readonly kind: "missed" }
+  | { readonly kind: "missed"; readonly time: number }
   | { readonly kind: "joined" };
 
 /** One session of a client. */
@@ -103,6 +97,8 @@ export interface Stay {
   welcome: Welcome | undefined;
   joinedAt: number;
   endedAt: number;
+  /** How much later than due a notification came, at most (N3, L1): so late may be what has not come before the end. */
+  lateMs: number;
 }
 
 /** One order to publish. */
@@ -120,8 +116,8 @@ export interface Publication {
 export interface Call {
   readonly n: number;
   readonly run: number;
-  /** How long after a timer of its timeout it settled, in milliseconds: a busy machine delays both. */
-  lateMs: number;
+  timedOutAt: number;
+  settledAt: number;
   result: unknown;
   state: "pending" | "result" | "not-sent" | "unknown";
 }
@@ -149,10 +145,10 @@ export class Oracle {
   readonly publications: Publication[] = [];
   readonly calls: Call[] = [];
   readonly ran = new Map<number, number>();
+  /** How long after a fault a log is read on (L1). */
+  readOnMs = READ_ON_MS;
   readonly #breaches: string[] = [];
   #count = 0;
-  /** How long the process has done nothing at most. All that has a time may be as much later. */
-  #longestPauseMs = 0;
   /** Whether all nodes and clients were connected again (W). */
   #isSettled = true;
 
@@ -165,27 +161,17 @@ export class Oracle {
     if (isRare && this.#breaches.length < MOST_BREACHES) this.#breaches.push(`${rule}: ${text}`);
   }
 
-  /** Records that this process has done nothing for so long. */
-  paused(ms: number): void {
-    this.#longestPauseMs = Math.max(this.#longestPauseMs, ms);
-  }
-
-  #late(ms: number): number {
-    return ms + this.#longestPauseMs;
-  }
-
   /**
    * Returns true if no log can have ended between two moments. A server that had a trouble then may have done something before, and said that
    * later.
    */
-  hasOneLife(one: Moment, other: Moment): boolean {
-    const to = Math.max(one.time, other.time);
-    const begins = [one, other].flatMap(({ run: { troubles }, time }) =>
-      troubles.map((trouble) => (trouble.from <= time && time <= trouble.to ? trouble.from : time)).concat(time),
-    );
-    const from = Math.min(...begins);
+  hasOneLife(...moments: readonly Moment[]): boolean {
+    const begins = ({ run: { troubles }, time }: Moment): number[] =>
+      troubles.filter(({ from, to }) => from <= time && time <= to).map(({ from }) => from);
+    const times = moments.flatMap((moment) => [moment.time, ...begins(moment)]);
     const troubles = [...this.runs.values()].flatMap((run) => run.troubles);
-    return !troubles.some((trouble) => trouble.isOfAll && trouble.from <= to && from <= trouble.to);
+    const ends = troubles.filter(({ cause }) => cause === "logs" || cause === "slots");
+    return !ends.some(({ from, to }) => from <= Math.max(...times) && Math.min(...times) <= to);
   }
 
   /** Begins to record a server. */
@@ -244,8 +230,8 @@ export class Oracle {
       for (const { id, time } of left) {
         const stay = stays.get(id);
         if (stay?.welcome === undefined || time < stay.joinedAt || time >= this.#connectedUntil(stay)) continue;
-        const isExcused = [run, stay.welcome.run].some((one) => this.#isUnheard(one, time));
-        if (!isExcused) this.breach("P3", `client ${stay.client} left at ${time} for node ${run}, and is connected`);
+        if (!this.#isUnheard(stay.welcome.run, time, run))
+          this.breach("P3", `client ${stay.client} left at ${time} for node ${run}, and is connected`);
       }
     return { "members that left": [...this.runs.values()].flatMap(({ left }) => left).length };
   }
@@ -255,61 +241,65 @@ export class Oracle {
     return endedAt === Infinity ? Infinity : Math.max(...told.map(({ sentAt }) => sentAt));
   }
 
-  /** Whether a node may have been given up at some time, for a reason of its own: "A broker that stops makes no member leave". */
-  #isUnheard(run: number, time: number): boolean {
+  /** Whether a node may be given up by another one at some time, for a reason of its own, or has ended. */
+  #isUnheard(run: number, time: number, by: number): boolean {
     const { endedAt, troubles } = this.runs.get(run)!;
-    if (time > endedAt) return true;
-    return troubles.some(
-      ({ from, to, isOfAll = false }) => !isOfAll && time > from && time < to + this.#late(GIVEN_UP_MS),
-    );
+    const isOut = outagesOf(this.runs.get(by)!).some(({ from, to }) => from <= time && time <= to + LEASE_MS);
+    // Perhaps only this one had no connection, such as to one server of a cluster.
+    const own = isOut ? [] : outagesOf(this.runs.get(run)!);
+    own.push(...troubles.filter((one) => one.cause === "node" || (one.cause === "machine" && isFault(one))));
+    // Its last beat came at most a beat before the trouble.
+    const silentMs = LEASE_MS - BEAT_MS - LATE_MS;
+    return time > endedAt || own.some(({ from, to }) => time > from + silentMs && time < dueAt(to, troubles, BEAT_MS));
   }
 
-  /** Whether a node may have had no connection, or no subscription, between two times. */
-  #isTroubled(run: number, from: number, to: number): boolean {
+  /** Whether something was wrong with a node between two times, that was not of this cause. */
+  #isTroubled(run: number, from: number, to: number, besides?: Cause): boolean {
     const { endedAt, troubles } = this.runs.get(run)!;
-    return to > endedAt || troubles.some((one) => to >= one.from && from <= one.to + this.#late(SUBSCRIBE_MS));
+    const faults = troubles.filter((one) => isFault(one) && one.cause !== besides);
+    return to > endedAt || faults.some((one) => to >= one.from && from <= one.to + LATE_MS);
   }
 
   #judgeNotifications(): Figures {
-    let [arrived, lost] = [0, 0];
+    const figures = { "notifications that arrived": 0, "notifications that had to arrive": 0, "notifications lost": 0 };
     for (const stay of this.stays) {
       const last = new Map<number, number>();
       const got = new Map<number, number>();
-      for (const { run, n, time } of stay.told) {
-        arrived++;
+      for (const { run, n, sentAt, time } of stay.told) {
+        const troubles = [run, stay.welcome?.run ?? run].flatMap((one) => this.runs.get(one)!.troubles);
+        stay.lateMs = Math.max(stay.lateMs, time - dueAt(sentAt, troubles));
         if (got.has(n)) this.breach("N1", `client ${stay.client} got ${n} of node ${run} twice`);
         else if (n < (last.get(run) ?? 0))
           this.breach("N2", `client ${stay.client} got ${n} of node ${run} after ${last.get(run)}`);
         got.set(n, time);
         last.set(run, n);
       }
-      lost += this.#lostBy(stay, got);
+      figures["notifications that arrived"] += stay.told.length;
+      this.#judgeLosses(stay, got, figures);
     }
-    return { notifications: this.sent.length, "notifications that arrived": arrived, "notifications lost": lost };
+    return { notifications: this.sent.length, ...figures };
   }
 
-  /** N3. Returns how many notifications a member did not get. They were lost before the next one of that node arrived. `got`: when which did. */
-  #lostBy({ welcome, joinedAt, endedAt, client }: Stay, got: ReadonlyMap<number, number>): number {
-    if (welcome === undefined) return 0;
-    let lost = 0;
+  /** N3. A notification that a member did not get was lost before the next one of that node arrived. `got`: when which did. */
+  #judgeLosses(stay: Stay, got: ReadonlyMap<number, number>, figures: Figures): void {
+    const { welcome, joinedAt, endedAt, lateMs, client } = stay;
     const next = new Map<number, number>();
+    const outages = new Map(Array.from(this.runs.values(), (run) => [run, outagesOf(run)]));
+    if (welcome === undefined) return;
     for (let i = this.sent.length - 1; i >= 0; i--) {
       const { run, n, time } = this.sent[i]!;
       const arrivedAt = got.get(n);
       if (arrivedAt !== undefined) next.set(run, arrivedAt);
-      if (arrivedAt !== undefined || time < joinedAt || time > endedAt) continue;
-      lost++;
-      const { endedAt: runEndedAt, pausedMs = 0 } = this.runs.get(run)!;
-      const until = Math.min(next.get(run) ?? Infinity, time + this.#late(LATE_MS) + pausedMs);
-      const isExcused =
-        until > endedAt ||
-        (run === welcome.run
-          ? until > runEndedAt
-          : this.#isTroubled(run, time, until) || this.#isTroubled(welcome.run, time, until));
-      if (!isExcused)
+      if (time < joinedAt || time > endedAt) continue;
+      const [from, to] = [run, welcome.run].map((one) => this.runs.get(one)!) as [Run, Run];
+      const until = Math.min(next.get(run) ?? Infinity, dueAt(time, [...from.troubles, ...to.troubles]) + lateMs);
+      const isOut = (one: Run): boolean => outages.get(one)!.some((out) => out.from <= until && time <= out.to);
+      const isExcused = until > endedAt || (from === to ? until > from.endedAt : isOut(from) || isOut(to));
+      if (!isExcused) figures["notifications that had to arrive"]!++;
+      if (arrivedAt === undefined) figures["notifications lost"]!++;
+      if (arrivedAt === undefined && !isExcused)
         this.breach("N3", `${n} of node ${run} at ${time} did not reach client ${client} of node ${welcome.run}`);
     }
-    return lost;
   }
 
   #judgeLogs(): Figures {
@@ -322,16 +312,15 @@ export class Oracle {
     }
     for (const stay of this.stays) this.#judgeAcks(stay);
     this.#judgePublications(texts);
-    const eventsOf = (wanted: string): number =>
-      this.stays.flatMap(({ events }) => events).filter(({ kind }) => kind === wanted).length;
-    const joinsWith = (outcome: string): number =>
-      this.stays.filter(({ welcome }) => welcome?.outcome === outcome).length;
+    const acked = this.publications.filter(({ state }) => state === "acked");
+    const kinds = this.stays.flatMap(({ events }) => events.map(({ kind }) => kind));
+    const outcomes = this.stays.map(({ welcome }) => welcome?.outcome);
     return {
-      "publications acknowledged": this.publications.filter(({ state }) => state === "acked").length,
-      "publications that arrived": eventsOf("said"),
-      "joins that were complete": joinsWith("complete"),
-      "joins with a gap": joinsWith("gap"),
-      "gaps reported to members": eventsOf("missed"),
+      "publications acknowledged": acked.length,
+      "publications that arrived": countOf("said", kinds),
+      "joins that were complete": countOf("complete", outcomes),
+      "joins with a gap": countOf("gap", outcomes),
+      "gaps reported to members": countOf("missed", kinds),
     };
   }
 
@@ -360,8 +349,10 @@ export class Oracle {
     // The last position in each epoch: another log may begin before the join is answered.
     const reached = new Map(since === undefined ? [] : [[parse(since).epoch, since]]);
     for (const event of events) {
-      if (event.kind === "missed") isExcused = true;
-      else if (event.kind === "joined") this.#judgeJoin(stay, before, reached, known, texts);
+      if (event.kind === "missed") {
+        isExcused = true;
+        if (welcome !== undefined) this.#judgeGap(client, welcome.run, event.time);
+      } else if (event.kind === "joined") this.#judgeJoin(stay, before, reached, known, texts);
       else {
         const { at, n } = event;
         const [place, last] = [parse(at), before === undefined ? undefined : parse(before)];
@@ -382,7 +373,7 @@ export class Oracle {
 
   /** L3: with `"complete"`, the client has every publication up to the position of the join. */
   #judgeJoin(
-    { client, welcome }: Stay,
+    { client, since, welcome, joinedAt }: Stay,
     before: string | undefined,
     reached: ReadonlyMap<string, string>,
     known: Content,
@@ -390,6 +381,8 @@ export class Oracle {
   ): void {
     const { outcome, at, run } = welcome!;
     if (outcome !== "complete") {
+      if (at !== undefined && since !== undefined && parse(at).epoch === parse(since).epoch)
+        this.#judgeGap(client, run, joinedAt);
       // Without a log there is no position: the client keeps its own, and what it has up to there.
       if (before !== undefined) {
         const place = parse(before);
@@ -412,17 +405,22 @@ export class Oracle {
     }
   }
 
+  /** L6: without another log, a gap needs pages without an answer, before which a node whose own connection fails has opened it anew. */
+  #judgeGap(client: number, run: number, time: number): void {
+    if (!this.#isTroubled(run, time - READ_ON_MS, time, "node"))
+      this.breach("L6", `client ${client} of node ${run} got a gap at ${time}, and nothing was wrong`);
+  }
+
   /** L1: what was acknowledged while the client was a member has arrived in time, unless a fault delayed it until the client left. */
-  #judgeAcks({ client, welcome, since, joinedAt, endedAt, events }: Stay): void {
+  #judgeAcks({ client, welcome, since, joinedAt, endedAt, lateMs, events }: Stay): void {
     if (welcome === undefined) return;
     const got = new Set(events.map((event) => (event.kind === "said" ? event.at : "")));
     for (const { at, n, state, orderedAt, time } of this.publications) {
-      if (state !== "acked" || time < joinedAt || time > endedAt - this.#late(READ_ON_MS)) continue;
+      if (state !== "acked" || time < joinedAt || time > endedAt) continue;
       // A node may report late: perhaps its log has ended since, and the client joined another one.
       if (orderedAt < joinedAt && welcome.at?.split(".")[0] !== at!.split(".")[0]) continue;
-      const isThere = got.has(at!) || covers(welcome.at, at!) || covers(since, at!) || isInGap(events, at!);
-      if (isThere || (endedAt < Infinity && this.#isTroubled(welcome.run, time, time + this.#late(READ_ON_MS))))
-        continue;
+      if (got.has(at!) || covers(welcome.at, at!) || covers(since, at!) || isInGap(events, at!)) continue;
+      if (dueAt(time, this.runs.get(welcome.run)!.troubles, this.readOnMs) + lateMs > endedAt) continue;
       this.breach("L1", `${at} (${n}) did not reach client ${client} of node ${welcome.run}, without a gap`);
     }
   }
@@ -447,55 +445,81 @@ export class Oracle {
   }
 
   #judgeCalls(): Figures {
-    for (const { n, run, state, result, lateMs } of this.calls) {
+    for (const { n, run, state, result, timedOutAt, settledAt } of this.calls) {
       const times = this.ran.get(n) ?? 0;
+      let lateMs = settledAt - timedOutAt;
+      const pauses = this.runs.get(run)!.troubles.filter((one) => one.cause === "machine" && isFault(one));
+      for (const { from, to } of pauses) if (from <= settledAt && to >= timedOutAt - TIMEOUT_MS) lateMs -= to - from;
       if (state === "pending") this.breach("C1", `call ${n} of node ${run} did not settle`);
-      else if (lateMs > this.#late(LATE_MS) + (this.runs.get(run)?.pausedMs ?? 0))
-        this.breach("C1", `call ${n} of node ${run} settled ${Math.round(lateMs)} ms too late: ${state}`);
+      // Both its node and this process may be late.
+      else if (lateMs > 2 * LATE_MS) this.breach("C1", `call ${n} of node ${run} settled ${lateMs} ms late: ${state}`);
       if (state === "not-sent" && times > 0) this.breach("C2", `call ${n} was "not-sent" and ran`);
       if (times > 1 || (state === "result" && times !== 1)) this.breach("C3", `call ${n} ran ${times} times: ${state}`);
       if (state === "result" && result !== n) this.breach("C3", `call ${n} has the result ${String(result)}`);
     }
-    const settledBy = (wanted: string): number => this.calls.filter(({ state }) => state === wanted).length;
+    const states = this.calls.map(({ state }) => state);
     return {
-      "calls with a result": settledBy("result"),
-      "calls not sent": settledBy("not-sent"),
-      "calls with an unknown outcome": settledBy("unknown"),
+      "calls with a result": countOf("result", states),
+      "calls not sent": countOf("not-sent", states),
+      "calls with an unknown outcome": countOf("unknown", states),
     };
   }
 
   /** N4. */
   #judgeReports(): Figures {
-    for (const { run, losses, states, troubles, endedAt } of this.runs.values()) {
+    for (const { run, losses, states, troubles } of this.runs.values()) {
+      const pauses = troubles.filter(({ cause }) => cause === "machine");
       for (const time of losses) {
         // All connections of a node end together: one report stands for them.
         const isReported = states.filter((state) => state.time <= time).at(-1)?.state === "down";
-        const isSoon = states.some((one) => one.state === "down" && Math.abs(one.time - time) < this.#late(REPORT_MS));
+        // A connection that answers nothing is lost when the node finds that, in its lease. Both it and this process may be late.
+        const due = dueAt(time, pauses, LATE_MS, time + 2 * LATE_MS);
+        const isSoon = states.some((one) => one.state === "down" && one.time > time - LEASE_MS && one.time <= due);
         if (!isReported && !isSoon) this.breach("N4", `node ${run} lost a connection at ${time} and reported nothing`);
       }
       for (const { time, text } of states.filter(({ state }) => state === "down"))
-        if (!troubles.some(({ from, to }) => time >= from && time <= to + this.#late(REPORT_MS)))
+        if (causesOf(troubles, time).length === 0)
           this.breach("N4", `node ${run} reported at ${time} that it lost a connection, which it had: ${text}`);
-      if (endedAt === Infinity && states.at(-1)?.state === "down")
-        this.breach("N4", `node ${run} has a connection and did not report that`);
     }
     return { "lost connections reported": [...this.runs.values()].flatMap(({ losses }) => losses).length };
   }
 }
 
+const countOf = (wanted: string, all: readonly unknown[]): number => all.filter((one) => one === wanted).length;
+
+/** Whether a trouble does more than delay messages. A pause of a process for a beat or less does not. */
+const isFault = ({ from, to, cause }: Trouble): boolean => cause !== "machine" || to - from > BEAT_MS;
+
+/** Returns when a message of some time has arrived. Each trouble delays it, until so long after that if it is a fault. */
+function dueAt(time: number, troubles: readonly Trouble[], afterMs = 0, due = time + LATE_MS): number {
+  const delays = troubles.filter(({ from, to }) => from <= due && to >= time);
+  const next = Math.max(due, ...delays.map((one) => one.to + LATE_MS + (isFault(one) ? afterMs : 0)));
+  return next === due ? due : dueAt(time, troubles, afterMs, next);
+}
+
+/** Returns why a node may report at some time that it has lost its connection. */
+const causesOf = (troubles: readonly Trouble[], time: number): Trouble[] =>
+  troubles.filter(({ from, to }) => from <= time && time <= to + LEASE_MS + LATE_MS);
+
+/** Returns when a node had no connection by its own reports, from their reason on, and when it could not report that. */
+function outagesOf({ states, troubles, endedAt }: Run): { from: number; to: number }[] {
+  const outages = [{ from: endedAt, to: Infinity }];
+  for (const [i, { state, time }] of states.entries()) {
+    const causes = causesOf(troubles, time);
+    const present = causes.filter(({ to }) => to >= time);
+    const from = Math.min(time, ...(present.length > 0 ? present : causes).map((one) => one.from));
+    if (state === "down") outages.push({ from, to: states[i + 1]?.time ?? Infinity });
+  }
+  for (const { cause, from, to } of troubles) if (cause === "slots") outages.push({ from, to: to + LATE_MS });
+  return outages;
+}
+
 /** Whether a gap was reported where a position would have arrived: behind those before it, and before those behind it. */
 function isInGap(events: readonly Arrival[], at: string): boolean {
   const { epoch, offset } = parse(at);
-  let isReported = false;
-  for (const event of events) {
-    if (event.kind === "missed") isReported = true;
-    if (event.kind !== "said") continue;
-    const place = parse(event.at);
-    if (place.epoch !== epoch) continue;
-    if (place.offset > offset) break;
-    isReported = false;
-  }
-  return isReported;
+  const near = events.filter((one) => one.kind === "missed" || (one.kind === "said" && parse(one.at).epoch === epoch));
+  const end = near.findIndex((one) => one.kind === "said" && parse(one.at).offset > offset);
+  return near.slice(0, end === -1 ? Infinity : end).at(-1)?.kind === "missed";
 }
 
 /** What a client has of the log. */

@@ -4,21 +4,8 @@ import { connect } from "../../src/index.js";
 import { ConnectionLostError, EngineError, RpcError, type AnyPeer, type Engine } from "../../src/node.js";
 import { Random } from "../faults/random.js";
 import { Stores, STORE_TOPICS, type StoreMisuse } from "../support/stores.js";
-import {
-  BEAT_MS,
-  covers,
-  Oracle,
-  TIMEOUT_MS,
-  type Call,
-  type Figures,
-  type Moment,
-  type Publication,
-  type Rule,
-  type Run,
-  type Stay,
-  type Trouble,
-  type Welcome,
-} from "./oracle.js";
+import { BEAT_MS, covers, LATE_MS, Oracle, TIMEOUT_MS } from "./oracle.js";
+import type { Call, Cause, Figures, Moment, Publication, Rule, Run, Stay, Trouble, Welcome } from "./oracle.js";
 import { makeNode, type Node } from "./nodes.js";
 export { LEASE_MS } from "./oracle.js";
 
@@ -27,6 +14,8 @@ const PLAIN = "plain";
 export const LOGGED = "logged";
 const SESSION_MS = 3_000;
 const TICK_MS = 40;
+/** From when on it is noted that a process was not scheduled. */
+const PAUSE_MS = LATE_MS / 4;
 /** The most of the patience that one check takes, also if the process does nothing for longer. */
 const MOST_STEP_MS = 5_000;
 /** A client that is cut often would mostly wait for its next attempt. This is the share of the usual delay. */
@@ -132,7 +121,7 @@ class Client {
       onOpen: (server: any) => void this.#join(server, this.#begin()),
       methods: {
         told: ({ run, n, time }) => void this.stay.told.push({ run, n, sentAt: time, time: now() }),
-        missed: () => void this.stay.events.push({ kind: "missed" }),
+        missed: () => void this.stay.events.push({ kind: "missed", time: now() }),
         said: ({ n, at }) => {
           this.stay.events.push({ kind: "said", n, at, time: now() });
           if (this.stay.welcome !== undefined || isHasty) this.since = at;
@@ -141,9 +130,12 @@ class Client {
       },
     })) as AnyPeer;
     this.peer.on("lost", () => this.lost++);
-    this.peer.on("suspend", () => (this.stay.endedAt = now()));
+    let [endedAt, replayedAt] = [0, 0];
+    // Soon after it has resumed, what it missed before may not have arrived.
+    this.peer.on("suspend", () => (this.stay.endedAt = now() > replayedAt ? now() : Math.min(now(), endedAt)));
     this.peer.on("resume", () => {
       this.resumed++;
+      [endedAt, replayedAt] = [this.stay.endedAt, now() + LATE_MS];
       this.stay.endedAt = Infinity;
     });
     this.peer.on("close", ({ code }) => code === 1000 || oracle.breach("crash", `client ${this.number}: ${code}`));
@@ -154,7 +146,7 @@ class Client {
 
   #begin(): Stay {
     const { number: client, since } = this;
-    const times = { joinedAt: Infinity, endedAt: Infinity };
+    const times = { joinedAt: Infinity, endedAt: Infinity, lateMs: 0 };
     this.stay = { client, since, told: [], events: [], welcome: undefined, ...times };
     this.#world.oracle.stays.push(this.stay);
     return this.stay;
@@ -211,7 +203,7 @@ export class World<L extends Link> {
   readonly #sockets = new Map<WebSocket, Served>();
   readonly #made: Served[] = [];
   readonly #pending = new Set<Promise<unknown>>();
-  /** The nodes with faults of their own, and the faults of all connections that last. */
+  /** The nodes with faults of their own, and the faults of all connections. */
   readonly #disturbed = new Set<FleetNode<L>>();
   readonly #troubles = new Set<Trouble>();
   #isOver = false;
@@ -240,20 +232,17 @@ export class World<L extends Link> {
 
   /** Starts a node. It has the place of the one with its name that has ended. */
   async start(route: string): Promise<void> {
-    const run = this.oracle.started(this.oracle.runs.size + 1);
+    const [run, startedAt] = [this.oracle.started(this.oracle.runs.size + 1), now()];
     const log = this.#place.hasLogs ? { length: 5_000, bytes: 2 ** 24, ttlMs: 600_000 } : undefined;
     const session = { route, ttlMs: SESSION_MS };
     const topics = { [LOGGED]: { log, members: true }, ...STORE_TOPICS };
-    const settings = { session, topics, workMs: WORK_MS, beatMs: BEAT_MS, hurry: HURRY };
+    const settings = { session, topics, workMs: WORK_MS, pauseMs: PAUSE_MS, hurry: HURRY };
     const reports: Starting["reports"] = {
       engine: (report) => void run.states.push({ ...report, time: now() }),
       member: ({ event, id, as }) => this.oracle.member(run, event, id, as),
       ran: ({ n }) => void this.ran(n),
       error: ({ text }) => this.oracle.breach("crash", `node ${run.run}: ${text}`),
-      paused: ({ ms }) => {
-        run.troubles.push({ from: now() - ms, to: now() });
-        run.pausedMs = Math.max(run.pausedMs ?? 0, ms);
-      },
+      paused: ({ ms }) => void run.troubles.push({ from: now() - ms, to: now(), cause: "machine" }),
       asked: ({ change }) => this.stores.asked(change),
       // The broker may be away.
       load: () => this.stores.load(node.server).catch(() => undefined),
@@ -261,8 +250,7 @@ export class World<L extends Link> {
     };
     const serve = (engine: Engine): Node => this.#serve(engine, run, settings, reports);
     const { node, link } = await this.#place.start({ run, settings, reports, serve });
-    // Those that have ended were over before the node could report anything.
-    run.troubles.push(...this.#troubles);
+    run.troubles.push(...[...this.#troubles].filter(({ to }) => to > startedAt));
     this.#made.push(node);
     this.nodes.set(route, { route, node, run, link });
     const from = now();
@@ -369,14 +357,15 @@ export class World<L extends Link> {
     await Promise.all(sequences.map(play));
   }
 
-  /** Runs a fault of the connection of one node, or of all. Resolves when they have connections again. */
-  async during(fault: () => unknown, one?: FleetNode<L>, from = now()): Promise<void> {
-    const trouble = { from, to: Infinity, isOfAll: one === undefined };
-    if (one === undefined) this.#troubles.add(trouble);
-    const nodes = (): FleetNode<L>[] => (one === undefined ? [...this.nodes.values()] : [one]);
+  /** Runs a fault of one node, or of what all share. Resolves when they have connections. */
+  async during(fault: () => unknown, of: FleetNode<L> | Cause, from = now()): Promise<void> {
+    const isOfAll = typeof of === "string";
+    const trouble: Trouble = { from, to: Infinity, cause: isOfAll ? of : "node" };
+    if (isOfAll) this.#troubles.add(trouble);
+    const nodes = (): FleetNode<L>[] => (isOfAll ? [...this.nodes.values()] : [of]);
     for (const { run } of nodes()) run.troubles.push(trouble);
     await fault();
-    await after(this.#place.noticeMs);
+    await after(isOfAll ? this.#place.noticeMs : Math.min(this.#place.noticeMs, LATE_MS));
     await this.until("W", () => {
       const away = nodes().filter(
         ({ node: { server }, run }) => !server.health().ok || run.states.at(-1)?.state === "down",
@@ -384,14 +373,13 @@ export class World<L extends Link> {
       return away.length === 0 ? undefined : `nodes without a connection: ${away.map(({ run }) => run.run).join(", ")}`;
     });
     trouble.to = now();
-    this.#troubles.delete(trouble);
   }
 
   /** A node ends as a process that is killed. Another one has its place. */
   async kill({ route, node, run, link }: FleetNode<L>): Promise<void> {
     await this.start(route);
     run.endedAt = now();
-    run.troubles.push({ from: now(), to: Infinity });
+    run.troubles.push({ from: now(), to: Infinity, cause: "node" });
     await link.kill();
     node.network.cut();
   }
@@ -421,18 +409,23 @@ export class World<L extends Link> {
   async #watch(): Promise<void> {
     let [seen, seenAt]: [unknown, number] = [undefined, 0];
     const takeovers: Promise<void>[] = [];
-    while (!this.#hasHappened) {
-      const before = now();
-      await after(TICK_MS);
+    const noteWait = (cause: Cause, from: number, leastMs: number): number => {
+      const trouble = { from, to: now(), cause };
+      if (trouble.to - from > leastMs) for (const { troubles } of this.oracle.runs.values()) troubles.push(trouble);
+      return trouble.to;
+    };
+    let before = now();
+    // A ping may wait for seconds.
+    const watching = setInterval(() => (before = noteWait("machine", before, PAUSE_MS)), TICK_MS);
+    for (; !this.#hasHappened; await after(TICK_MS)) {
       const from = now();
-      this.oracle.paused(from - before - TICK_MS);
       const found = await this.#place.ping?.().catch(() => undefined);
-      const trouble = { from, to: now(), isOfAll: true };
-      if (trouble.to - from > BEAT_MS) for (const { troubles } of this.oracle.runs.values()) troubles.push(trouble);
+      noteWait("broker", from, BEAT_MS);
       if (found === undefined) continue;
-      if (seen !== undefined && found !== seen) takeovers.push(this.during(() => {}, undefined, seenAt));
+      if (seen !== undefined && found !== seen) takeovers.push(this.during(() => {}, "slots", seenAt));
       [seen, seenAt] = [found, from];
     }
+    clearInterval(watching);
     await Promise.all(takeovers);
   }
 
@@ -452,10 +445,18 @@ export class World<L extends Link> {
     await this.#expectMembers();
     const isOpen = (id: string): boolean => this.clients.some(({ stay }) => stay.welcome?.id === id);
     await this.stores.rest(() => this.any.node.server, this.#place.patienceMs, isOpen);
+    // A busy machine may have cost a node its connection since.
+    await this.during(() => {}, "machine");
     for (const { link, run } of this.nodes.values()) run.losses.push(...link.losses);
     this.#hasHappened = true;
     await watch;
     return { ...this.oracle.judge(), ...this.stores.figures };
+  }
+
+  /** Restores what the world has replaced. */
+  restore(): void {
+    vi.unstubAllGlobals();
+    vi.restoreAllMocks();
   }
 
   async close(): Promise<void> {
@@ -511,10 +512,9 @@ export class World<L extends Link> {
 
   async #call({ run }: Run, peer: Pick<AnyPeer, "request">, method: string): Promise<void> {
     const n = ++this.#numbers;
-    const call: Call = { n, run, lateMs: 0, result: undefined, state: "pending" };
+    const call: Call = { n, run, timedOutAt: Infinity, settledAt: 0, result: undefined, state: "pending" };
     this.oracle.calls.push(call);
-    let dueAt = Infinity;
-    void after(TIMEOUT_MS).then(() => (dueAt = now()));
+    void after(TIMEOUT_MS).then(() => (call.timedOutAt = now()));
     const timeoutMs = this.misuse === "calls with a timeout of a day" ? 86_400_000 : TIMEOUT_MS;
     try {
       call.result = await peer.request(method, { n }, { timeoutMs });
@@ -522,7 +522,7 @@ export class World<L extends Link> {
     } catch (error) {
       call.state = this.#outcomeOf(error);
     }
-    call.lateMs = now() - dueAt;
+    call.settledAt = now();
   }
 
   #outcomeOf(error: unknown): "not-sent" | "unknown" {

@@ -2,6 +2,7 @@
 import { connect } from "node:net";
 import { keyOf } from "../../engines/redis-rig.js";
 import type { Random } from "../../faults/random.js";
+import type { Cause } from "../../fleet/oracle.js";
 import { after, LEASE_MS, LOGGED, type Fault as FaultOf, type Link, type Place } from "../../fleet/world.js";
 import { NatsServer, removeStreams } from "../../support/nats.js";
 import type { Program } from "../../support/program.js";
@@ -56,8 +57,8 @@ const MOST_BYTES = 5_000;
 const LONGEST_SILENCE_MS = LEASE_MS + 2_000;
 /** Longer than a node may take to report that it is not answered. */
 const SWALLOWED_MS = 3 * LEASE_MS;
-/** More than the sockets between the broker and a node take. */
-const FLOOD = Array.from({ length: 200 }, () => ({ pad: "x".repeat(100_000) }));
+/** More than the sockets between the broker and a node take, and less than the 16 MiB beyond which the sender drops notifications. */
+const FLOOD = Array.from({ length: 150 }, () => ({ pad: "x".repeat(100_000) }));
 const LONGEST_PAUSE_MS = 8_000;
 /** A node whose servers have changed places notices that later, because no connection ends. */
 const NOTICE_MS = { redis: 1_000, nats: 1_000, core: 1_000, cluster: 4_000 } satisfies Record<BrokerKind, number>;
@@ -67,9 +68,9 @@ const ofOne =
   (world, one) =>
     world.during(() => fault(one.link, world.random), one);
 const ofAll =
-  (fault: (random: Random) => Promise<unknown>): Fault =>
+  (cause: Cause, fault: (random: Random) => Promise<unknown>): Fault =>
   (world) =>
-    world.during(() => fault(world.random));
+    world.during(() => fault(world.random), cause);
 
 const OF_NODES: Readonly<Record<string, Fault>> = {
   "node killed": (world, one) => world.kill(one),
@@ -113,7 +114,7 @@ const OF_NODES: Readonly<Record<string, Fault>> = {
       await after(LEASE_MS / 2);
       one.link.relay.mend();
     };
-    return world.during(() => world.during(read, one));
+    return world.during(() => world.during(read, one), "broker");
   },
   /** Its process stands still, with all its timers, and what came meanwhile is there when it continues. */
   "node stopped": ofOne(async ({ node }, random) => {
@@ -126,19 +127,19 @@ const OF_NODES: Readonly<Record<string, Fault>> = {
 /** The faults of a broker, of which `get` returns the server with the log. */
 function faultsOf(get: () => Promise<Program>, empty: () => Promise<unknown>): Record<string, Fault> {
   return {
-    "broker killed": ofAll(async (random) => {
+    "broker killed": ofAll("logs", async (random) => {
       const server = await get();
       await server.kill();
       await after(random.below(500));
       await server.start();
     }),
-    "broker stopped": ofAll(async (random) => {
+    "broker stopped": ofAll("broker", async (random) => {
       const server = await get();
       server.signal("SIGSTOP");
       await after(LONGEST_PAUSE_MS * random.next() ** 2);
       server.signal("SIGCONT");
     }),
-    "broker emptied": ofAll(empty),
+    "broker emptied": ofAll("logs", empty),
   };
 }
 
@@ -156,7 +157,7 @@ function faultsOfRedis(get: () => Promise<RedisServer>, all: () => Promise<reado
       await after(300);
       await faults["broker killed"]!(...args);
     },
-    "broker kills clients": ofAll((random) =>
+    "broker kills clients": ofAll("broker", (random) =>
       commandAll("CLIENT", "KILL", "TYPE", random.pick(["normal", "pubsub"]), "SKIPME", "yes"),
     ),
   };
@@ -229,8 +230,8 @@ export async function startBroker(kind: BrokerKind, prefix: string): Promise<Cha
       async () => (await cluster.primaryOf(log)).owner,
       () => cluster.primaries(),
     ),
-    "slot moved": ofAll(() => cluster.migrate(log)),
-    failover: ofAll(() => cluster.failOver(log)),
+    "slot moved": ofAll("slots", () => cluster.migrate(log)),
+    failover: ofAll("slots", () => cluster.failOver(log)),
   };
   const untilOk = ([name, fault]: [string, Fault]): [string, Fault] => [
     name,

@@ -2,7 +2,7 @@
 import { setTimeout as after } from "node:timers/promises";
 import { EngineError, RpcError, serve } from "reciproc/node";
 
-const { port, engine, run, session, topics, workMs, beatMs, hurry } = JSON.parse(process.argv[2]);
+const { port, engine, run, session, topics, workMs, pauseMs, hurry } = JSON.parse(process.argv[2]);
 const [entry, options] = engine;
 const { [entry]: createEngine } = await import(`reciproc/${entry}`);
 const { random } = Math;
@@ -77,5 +77,5 @@ process.stderr.write("listening\n");
 for (let at = performance.now(); ; at = performance.now()) {
   await after(10);
   const ms = performance.now() - at - 10;
-  if (ms > beatMs) report("paused", { ms });
+  if (ms > pauseMs) report("paused", { ms });
 }

@@ -1,23 +1,19 @@
 /**
  * Fleets of three nodes with every fault, over Redis, NATS with JetStream and without (`core`), and a Redis Cluster. A node is a process
- * with the built package. `RECIPROC_FLEET_MINUTES` plays seeds for so long, and publishes their counts (`npm run fleet-faults`).
+ * with the built package. `RECIPROC_FLEET_MINUTES` plays whole seeds for so long, and publishes their counts (`npm run fleet-faults`).
  * `RECIPROC_FLEET_BROKER`, `_SEED` and `_FAULT` narrow what is played.
  */
 import { randomUUID } from "node:crypto";
 import { cpus } from "node:os";
-import { afterEach, expect, it, vi } from "vitest";
+import { expect, it } from "vitest";
 import { publishFleet } from "../../../scripts/fleet.js";
 import { World } from "../../fleet/world.js";
 import { startBroker, type BrokerKind, type Fault } from "./brokers.js";
 import type { Figures } from "../../fleet/oracle.js";
 
-afterEach(() => {
-  vi.unstubAllGlobals();
-  vi.restoreAllMocks();
-});
-
 const { RECIPROC_FLEET_BROKER, RECIPROC_FLEET_SEED, RECIPROC_FLEET_FAULT, RECIPROC_FLEET_MINUTES = "0" } = process.env;
-const BROKERS = (RECIPROC_FLEET_BROKER?.split(",") ?? ["redis", "nats", "core", "cluster"]) as BrokerKind[];
+const KINDS: readonly BrokerKind[] = ["redis", "nats", "core", "cluster"];
+const BROKERS = (RECIPROC_FLEET_BROKER?.split(",") ?? KINDS) as BrokerKind[];
 const MINUTES = Number(RECIPROC_FLEET_MINUTES);
 const FIRST = Number(RECIPROC_FLEET_SEED ?? 1);
 const NODES = 3;
@@ -27,21 +23,31 @@ type Played = Awaited<ReturnType<typeof play>>;
 
 const isWanted = ([name]: [string, Fault]): boolean => RECIPROC_FLEET_FAULT?.split(",").includes(name) ?? true;
 
-/** Plays each fault of a broker and of its connections once: two nodes have faults at a time, and the broker a third one. */
+/** Plays half of the faults of nodes together with those of the broker, and the others alone. A whole seed plays all in both ways. */
 async function play(broker: BrokerKind, seed: number) {
   await using chaos = await startBroker(broker, `fleet-${randomUUID().slice(0, 8)}`);
   const world = new World(seed, CLIENTS, chaos.place);
   const [ofNodes, ofBroker] = [chaos.ofNodes, chaos.ofBroker].map((all) => Object.entries(all).filter(isWanted));
-  const all = [0, 1].map((half) => ofNodes!.filter((_, i) => i % 2 === half));
+  const halfOf = (all: typeof ofNodes, n: number): [string, Fault][] => all!.filter((_, i) => i % 2 === n % 2);
+  const first = seed + KINDS.indexOf(broker);
+  const [mixed, alone] = [first, first + 1].map((n) => (MINUTES > 0 ? ofNodes! : halfOf(ofNodes, n)));
+  const parts = [alone!, halfOf(mixed, 0), halfOf(mixed, 1), ofBroker!];
   const startedAt = performance.now();
   try {
-    const sequences = [...all, ofBroker!].map((part) => part.map(([, fault]) => fault));
-    const figures = await world.play(NODES, () => world.disturb(...sequences));
-    const faults = Object.fromEntries([...ofNodes!, ...ofBroker!].map(([name]) => [name, 1]));
+    // NATS is asked for one entry after the other, of all that were missed. No document bounds that.
+    if (broker === "nats") world.oracle.readOnMs *= 3;
+    const [last, ...sequences] = parts.map((part) => part.map(([, fault]) => fault));
+    const figures = await world.play(NODES, async () => {
+      await world.disturb(...sequences);
+      await world.untilMembers();
+      await world.disturb(last!);
+    });
+    const faults = sumOf(parts.flat().map(([name]) => ({ [name]: 1 })));
     return { broker, ms: performance.now() - startedAt, figures, faults };
   } catch (error) {
     throw new Error(`seed ${seed} over ${broker}: ${String(error)}`, { cause: error });
   } finally {
+    world.restore();
     await world.close();
   }
 }
@@ -78,7 +84,8 @@ it.each(ROWS.map((brokers) => ({ brokers })))(
       played.push(await play(brokers[seed % brokers.length]!, seed));
     const figures = sumOf(played.map((one) => one.figures));
     process.stdout.write(`${brokers.join(", ")}: ${played.length} seeds: ${JSON.stringify(figures)}\n`);
-    expect(Math.min(figures["notifications that arrived"]!, figures["calls with a result"]!)).toBeGreaterThan(0);
+    expect(figures["calls with a result"]).toBeGreaterThan(0);
+    expect(figures["notifications that had to arrive"]).toBeGreaterThan(figures["notifications that arrived"]! / 10);
     // A NATS without JetStream has no logs.
     expect(figures["publications that arrived"]! > 0).toBe(brokers.some((broker) => broker !== "core"));
     if (MINUTES > 0 && RECIPROC_FLEET_BROKER === undefined && RECIPROC_FLEET_FAULT === undefined) await publish(played);
