@@ -127,8 +127,9 @@ export class LiveNodes {
     this.#away = this.#away.slice(index + 1);
     const awayMs = now - this.#echoedAt;
     this.#echoedAt = now;
-    // This node was paused or without the broker. Perhaps the others were too, and connect later.
-    if (this.#judgesFrom === Infinity || awayMs > (2 * this.#leaseMs) / BEATS)
+    // This node was paused or without the broker. Perhaps the others were too, and connect later. After a pause of two beats, the last sign of
+    // another node may be older than its lease, because it is up to a beat older than the pause.
+    if (this.#judgesFrom === Infinity || awayMs > (1.5 * this.#leaseMs) / BEATS)
       this.#judgesFrom = now + Math.min(awayMs, LONGEST_BACKOFF_MS);
     for (const [node, { at, leaseMs }] of this.#signs)
       if (now - Math.max(at, this.#judgesFrom) > leaseMs) this.#end(node, "silent");

@@ -278,6 +278,19 @@ describe("the beats of a node", () => {
   });
 });
 
+it("a node that was paused for two beats gives up no other one whose last beat came a beat before the pause", async () => {
+  const engine = new FaultyEngine({ leaseMs: 9_000 });
+  const { server } = makeNode({ engine });
+  const other = await engine.foreign("other");
+  await pass(2_990);
+  await other.send("a:all", "1b\tother\t1\t9000\t\n");
+  await pass(3_010);
+  engine.links[0]!.hold();
+  await pass(6_000);
+  engine.links[0]!.release();
+  expect(server.nodes.live).toContain("other");
+});
+
 it("beats pass when as much is unanswered as may be, and bulk work waits behind 128 frames", async () => {
   const engine = new FaultyEngine();
   const [a] = makeNodes(1, TOPICS, engine) as [Node];
