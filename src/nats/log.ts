@@ -159,7 +159,7 @@ export class NatsLog implements EngineLog {
     const appending = this.#inOrder(topic, async () => {
       await this.#grow(rule);
       const bytes = utf8Bytes(body);
-      const appended = (await this.#append(topic, body, (last) => this.#headBehind(last, bytes), key))!;
+      const appended = (await this.#append(topic, body, (last) => this.#headBehind(last, bytes, rule), key))!;
       const { epoch, number: offset, seq, subject, isRepeat } = appended;
       if (isRepeat) return this.#earlier(seq, subject!);
       this.#shorten(topic, rule.bytes, appended, bytes);
@@ -192,10 +192,11 @@ export class NatsLog implements EngineLog {
       );
   }
 
-  async #headBehind(last: Placed | undefined, bytes: number): Promise<Head> {
+  async #headBehind(last: Placed | undefined, bytes: number, rule: LogRule): Promise<Head> {
     if (last !== undefined) return { epoch: last.epoch, number: last.number + 1, bytes: last.bytes + bytes };
-    // Perhaps the stream was emptied, and its next life has not begun.
+    // Perhaps the stream was emptied, and its next life has not begun. One that was created anew keeps a single entry of each topic.
     await this.#connection.checkStreams();
+    await this.#grow(rule);
     return { epoch: newEpoch(), number: 1, bytes };
   }
 
@@ -242,7 +243,7 @@ export class NatsLog implements EngineLog {
     return this.#inOrder(topic, async () => {
       await this.#grow(rule);
       await this.#append(topic, "", async (last) =>
-        last === undefined ? { ...(await this.#headBehind(last, 0)), number: 0 } : undefined,
+        last === undefined ? { ...(await this.#headBehind(last, 0, rule)), number: 0 } : undefined,
       );
     });
   }
