@@ -3,7 +3,7 @@ import type { ContractOptions } from "./contract/checks.js";
 import type { AnyMethods, Contract } from "./contract/contract.js";
 import { Peer, type Context, type Options } from "./peer/peer.js";
 import { peerLimits } from "./message/limits.js";
-import { plain } from "./socket/plain.js";
+import { PlainLink } from "./socket/plain.js";
 import { memorySockets } from "./socket/memory.js";
 
 /**
@@ -24,5 +24,5 @@ export function pairOf<A extends Contract<A>, B extends Contract<B>>(
   b: NoInfer<Options<B, Context<B, A>>> & ContractOptions<B, A>,
 ): [Peer<A, B>, Peer<B, A>] {
   const [left, right] = memorySockets(peerLimits(a.limits).maxMessageBytes, peerLimits(b.limits).maxMessageBytes);
-  return [new PeerClass<A, B>(plain(left, true), a), new PeerClass<B, A>(plain(right, true), b)];
+  return [new PeerClass<A, B>(new PlainLink(left, true), a), new PeerClass<B, A>(new PlainLink(right, true), b)];
 }

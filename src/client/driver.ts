@@ -193,9 +193,13 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const isFirst = this.#peer.state === "connecting";
     // If the server sent a hello on an earlier socket, its first frame must be a hello again.
     const isAgreed = protocol === PROTOCOL && (hello !== undefined || !this.#hadHello);
-    link.attach(socket, isAgreed, hello, isAwaited, isFirst);
+    link.attach(socket, isAgreed, hello, isAwaited);
+    const start = (): void => {
+      if (link.socket === socket) socket.start(link);
+    };
     // Listeners that the application adds right after `await connect()` must miss nothing.
-    if (isFirst) nextTick(() => link.socket === socket && socket.start(link));
+    if (isFirst) nextTick(start);
+    else start();
   }
 
   // Reports of the link.

@@ -8,7 +8,7 @@ import { collectBytes, type MessageText, messageJson } from "./codec.js";
 import { RequestTooLarge } from "./codes.js";
 import { expected, mistake, RpcError } from "./errors.js";
 import type { Carried } from "./jsonify.js";
-import { checkOptions, positive } from "./options.js";
+import { checkOptions, isCount, positive } from "./options.js";
 
 /** What `bytes` marks: any view, such as a `Uint8Array`, a `Buffer` or a `DataView`, or an `ArrayBuffer`. */
 export type BytesSource = ArrayBufferView | ArrayBufferLike;
@@ -198,10 +198,6 @@ function readFrame(frame: Uint8Array): unknown {
   }
   const isWhole = at === length && typeof message === "object" && message !== null;
   return isWhole && placeAll(message, attachments) ? message : undefined;
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
 /**

@@ -46,17 +46,6 @@ const PEER_LIMITS: PeerLimits = {
   maxMalformedPerMinute: 100,
 };
 
-/** A burst of so many times `maxUnsentBytes`, or the longest reply, is allowed. */
-const BURST = 8;
-
-/** The limits of what waits for the other side. */
-export type UnsentLimits = Pick<PeerLimits, "maxUnsentBytes" | "maxReplyBytes">;
-
-/** Returns the hard limit of unsent bytes, which also holds for a burst. */
-export function burstBytes({ maxUnsentBytes, maxReplyBytes }: UnsentLimits): number {
-  return BURST * Math.max(maxUnsentBytes, maxReplyBytes);
-}
-
 /** The checks of the limits of a peer. */
 export const LIMIT_CHECKS = /* @__PURE__ */ limitChecks(PEER_LIMITS);
 

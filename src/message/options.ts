@@ -98,6 +98,11 @@ export const anyFunction = /* @__PURE__ */ must<(...args: any[]) => any>(
 
 export const anySignal = /* @__PURE__ */ must<AbortSignal>("an AbortSignal", isSignal);
 
+/** Whether `value` can be a count. */
+export function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
 /** Whether UTF-8 can carry `text`: it has no lone surrogate. `String.prototype.isWellFormed` is missing before Chrome 111 and Node 20. */
 export function isWellFormed(text: string): boolean {
   return !/\p{Cs}/u.test(text);

@@ -42,7 +42,7 @@ export class Connection implements LinkReceiver, FlowConnection {
   /** Why the connection has ended; `undefined` while it has not. */
   declare ended: End | undefined;
   /** True until messages of the application flow for the first time. Still true if the connection ended before that. */
-  declare isConnecting: boolean;
+  declare wasNeverOpen: boolean;
   /** The parts of the features, once one was needed. */
   declare madeParts: Parts | undefined;
   declare readonly counts: Counts;
@@ -59,14 +59,14 @@ export class Connection implements LinkReceiver, FlowConnection {
   /** `previous`: the connection that this one follows. */
   constructor(peer: EventEmitter<any>, transport: Link, config: Config, reports: PeerReports, previous?: Connection) {
     this.ended = this.madeParts = undefined;
-    this.isConnecting = previous?.isConnecting ?? transport.isConnecting === true;
+    this.wasNeverOpen = previous?.wasNeverOpen ?? transport.isConnecting === true;
     this.peer = peer;
     this.transport = transport;
     this.config = config;
     this.#reports = reports;
     this.counts = previous?.counts ?? newCounts();
     // A connection that follows a lost one waits for a socket. Until then it is not known what the next server understands.
-    const isDown = this.isConnecting || previous !== undefined;
+    const isDown = this.wasNeverOpen || previous !== undefined;
     this.flow = new config.Flow(this, isDown);
     this.outgoing = new OutgoingCalls(this, previous?.outgoing);
     this.incoming = new IncomingCalls(this, previous?.incoming);
@@ -150,7 +150,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     transport.start(next);
     this.#settleAll({ reason: error }, next.outgoing);
     // A peer that was never open has lost nothing of its application.
-    if (next.ended === undefined && !this.isConnecting) this.emit("lost", error);
+    if (next.ended === undefined && !this.wasNeverOpen) this.emit("lost", error);
   }
 
   /** Messages of the application flow, for the first time or again, unless the socket is lost by now: `onOpen` is done. */
@@ -163,8 +163,8 @@ export class Connection implements LinkReceiver, FlowConnection {
     });
     // What was sent may have ended the connection.
     if (this.ended !== undefined || this.flow.isSuspended) return;
-    if (!this.isConnecting) return this.emit("resume");
-    this.isConnecting = false;
+    if (!this.wasNeverOpen) return this.emit("resume");
+    this.wasNeverOpen = false;
     this.#reports.opened(this.peer);
   }
 
@@ -206,8 +206,8 @@ export class Connection implements LinkReceiver, FlowConnection {
     const { code, error } = end;
     const reason = cutReason(end.reason);
     const own = { code, reason, ...(error !== undefined && { error }) };
-    this.#stop(makeEnd("closed on this side", end, isReported ? own : undefined));
-    transport.sayBye?.({ ...end, reason }, this.flow.stop());
+    const unsent = this.#stop(makeEnd("closed on this side", end, isReported ? own : undefined));
+    transport.sayBye?.({ ...end, reason }, unsent);
     runReporting(
       () => transport.close(code, reason),
       (failure) => {
@@ -218,22 +218,25 @@ export class Connection implements LinkReceiver, FlowConnection {
     );
   }
 
-  #stop(end: End): void {
-    this.#settleAll(end);
+  /** Returns the messages that a full transport has not taken. */
+  #stop(end: End): ReturnType<Flow["stop"]> {
+    const unsent = this.#settleAll(end);
     this.#reports.opened(this.peer, end);
     this.config.hooks.ended?.(this.peer);
+    return unsent;
   }
 
   /**
    * Settles every call, except those that `next` makes again. After this no call waits, no timer runs, and nothing of this connection
    * is received or sent.
    */
-  #settleAll(end: End, next?: OutgoingCalls): void {
+  #settleAll(end: End, next?: OutgoingCalls): ReturnType<Flow["stop"]> {
     this.ended = end;
-    this.flow.stop();
+    const unsent = this.flow.stop();
     this.outgoing.rejectAll(end, next);
     this.incoming.abortAll(end);
     this.madeParts?.each("end", end.reason);
+    return unsent;
   }
 }
 

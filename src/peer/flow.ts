@@ -4,7 +4,7 @@
  */
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { exceeds, sentForm, type MessageText } from "../message/codec.js";
-import { burstBytes, type UnsentLimits } from "../message/limits.js";
+import type { PeerLimits } from "../message/limits.js";
 import { SendQueue } from "./send-queue.js";
 import type { CloseInfo, EncodedMessage, Link, SendHandle } from "../message/transport.js";
 import { TryAgainLater } from "../message/close-codes.js";
@@ -20,19 +20,23 @@ export interface UnsentMarks {
    * refused.
    */
   readonly queue: number;
-  /** Beyond it for 10 s, the reader is too slow. `burstBytes` is the limit at any moment. */
+  /** Beyond it for 10 s, the reader is too slow. */
   readonly limit: number;
+  /** The limit at any moment: a burst of 8 times `maxUnsentBytes`, or of the longest reply. */
+  readonly burst: number;
 }
 
-/** Returns the marks, which are parts of `maxUnsentBytes`. */
-export function unsentMarks({ maxUnsentBytes: limit }: UnsentLimits): UnsentMarks {
-  return { low: limit / 8, room: limit / 4, queue: limit / 2, limit };
+type UnsentLimits = Pick<PeerLimits, "maxUnsentBytes" | "maxReplyBytes">;
+
+/** Returns the marks that follow from these limits. */
+export function unsentMarks({ maxUnsentBytes: limit, maxReplyBytes }: UnsentLimits): UnsentMarks {
+  return { low: limit / 8, room: limit / 4, queue: limit / 2, limit, burst: 8 * Math.max(limit, maxReplyBytes) };
 }
 
 /** What a flow uses of its connection. */
 export interface FlowConnection {
   readonly transport: Link;
-  readonly config: { readonly limits: UnsentLimits; readonly marks: UnsentMarks; readonly hasOnOpen: boolean };
+  readonly config: { readonly marks: UnsentMarks; readonly hasOnOpen: boolean };
   /** Why it has ended; `undefined` while it has not. */
   readonly ended: object | undefined;
   /** Ends it, for a reason of this side. */
@@ -96,9 +100,9 @@ export class Flow implements Sink {
     return this.isDown || this.sink !== this;
   }
 
-  /** The limits of the unsent bytes. */
-  get limits(): UnsentLimits {
-    return this.connection.config.limits;
+  /** The marks of the unsent bytes. */
+  get marks(): UnsentMarks {
+    return this.connection.config.marks;
   }
 
   /** Whether there is no socket. */
@@ -131,16 +135,16 @@ export class Flow implements Sink {
     return new SendQueue();
   }
 
-  /** First ends the connection if its other side reads too slowly, and then sends nothing. */
+  /** As `Sink.send`. If the other side reads too slowly, ends the connection instead. */
   send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
     const { transport, config } = this.connection;
     const isFree = this.state === "open" && !this.isMixed && handle?.droppable === undefined;
     if (!isFree || (transport.unsentBytes ?? 0) > config.marks.limit) {
-      const isTaken = this.decide(text, handle);
-      if (isTaken !== undefined) return isTaken;
+      const isQueued = this.decide(text, handle);
+      if (isQueued !== undefined) return isQueued;
     }
-    const isTaken = this.offer(text, handle, message);
-    return isTaken === "full" ? this.enqueue(text, handle) : isTaken;
+    const taken = this.offer(text, handle, message);
+    return taken === "full" ? this.enqueue(text, handle) : taken;
   }
 
   /** Returns `undefined` if a message is sent now. Otherwise queues it, or returns false. */
@@ -176,23 +180,23 @@ export class Flow implements Sink {
     const { transport } = this.connection;
     // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
     if (handle !== undefined) handle.sent = true;
-    let isTaken: unknown = false;
+    let taken: unknown = false;
     try {
-      isTaken =
+      taken =
         message === undefined || transport.sendEncoded === undefined
           ? transport.send(sentForm(text, transport.takesBytes))
           : transport.sendEncoded(message);
     } catch (error) {
       this.connection.report(error);
     }
-    if (isTaken !== false && isTaken !== "full") {
+    if (taken !== false && taken !== "full") {
       if (handle?.droppable !== undefined) this.sent(text, handle, message);
       // A transport of an application may return nothing for what it has sent.
       return true;
     }
     if (handle !== undefined) handle.sent = false;
-    if (isTaken === "full" && this.state === "open") this.state = "full";
-    return isTaken;
+    if (taken === "full" && this.state === "open") this.state = "full";
+    return taken;
   }
 
   /** Notes that the transport has taken a message that might have been dropped. */
@@ -204,13 +208,13 @@ export class Flow implements Sink {
     const { connection, queue } = this;
     this.state = "draining";
     for (const [handle, text] of queue ?? []) {
-      const isTaken = this.offer(text, handle);
-      if (isTaken !== "full") queue!.remove(handle);
+      const taken = this.offer(text, handle);
+      if (taken !== "full") queue!.remove(handle);
       if (connection.ended !== undefined) return;
-      if (isTaken === false) this.refused(text, handle);
+      if (taken === false) this.refused(text, handle);
       // The socket may be lost meanwhile.
       if (this.state !== "draining") return;
-      if (isTaken === "full") return void (this.state = "full");
+      if (taken === "full") return void (this.state = "full");
     }
     this.queue = undefined;
     this.state = "open";
@@ -271,7 +275,7 @@ export class Flow implements Sink {
   /** The connection has ended: nothing is sent, and no timer runs any more. Returns the messages that a full transport has not taken. */
   stop(): Iterable<[SendHandle, MessageText]> {
     this.#backlog?.stop();
-    if (this.state !== "full" && !this.hasEnded) this.queue = undefined;
+    if (this.state !== "full") this.queue = undefined;
     this.state = "ended";
     return this.queue ?? [];
   }
@@ -342,9 +346,9 @@ class Backlog implements Expiring {
 
   /** Starts to watch: the backlog exceeds `maxUnsentBytes`. Above the hard limit, acts at once. */
   exceeded(): void {
-    const { limits, ordinaryUnsentBytes } = this.#flow;
-    const most = burstBytes(limits);
-    if (ordinaryUnsentBytes > most) return this.#flow.endSession(`more than ${most} bytes wait to be read`);
+    const { marks, ordinaryUnsentBytes } = this.#flow;
+    if (ordinaryUnsentBytes > marks.burst)
+      return this.#flow.endSession(`more than ${marks.burst} bytes wait to be read`);
     if (this.#found !== undefined) return;
     this.#found = 0;
     setDeadline(this, CHECK_MS);
@@ -357,12 +361,11 @@ class Backlog implements Expiring {
   }
 
   expire(): void {
-    const { limits, ordinaryUnsentBytes } = this.#flow;
-    const { maxUnsentBytes } = limits;
-    if (ordinaryUnsentBytes <= maxUnsentBytes) return this.stop();
+    const { marks, ordinaryUnsentBytes } = this.#flow;
+    if (ordinaryUnsentBytes <= marks.limit) return this.stop();
     this.#found! += 1;
     setDeadline(this, CHECK_MS);
     if (this.#found! < CHECKS) return;
-    this.#flow.endSession(`more than ${maxUnsentBytes} bytes unread for ${(CHECKS * CHECK_MS) / 1000} s`);
+    this.#flow.endSession(`more than ${marks.limit} bytes unread for ${(CHECKS * CHECK_MS) / 1000} s`);
   }
 }

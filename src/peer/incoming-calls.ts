@@ -105,10 +105,11 @@ export class IncomingCalls implements Slot {
       return;
     }
     const handler = this.#handlerOf(method);
-    const isProtocol = config.protocolMethods.has(method) && (handler === undefined || !isRequest);
-    if (isProtocol && this.#receiveProtocol(message as RequestMessage, slot)) {
+    if (config.protocolMethods.has(method) && (handler === undefined || !isRequest)) {
+      const isCancel = !isRequest && method === config.dialect.cancel.method;
+      const isTaken = this.#receiveProtocol(message as RequestMessage, isCancel, slot);
       // An application that handles cancels gets them too. What a feature has taken is no concern of a handler.
-      if (handler === undefined || method !== config.dialect.cancel.method) return;
+      if (isTaken && !(isCancel && handler !== undefined)) return;
     }
     // Counted apart, so that a notification that some request waits for is not refused because of it.
     if ((isRequest ? counter.#requests : counter.#notifications) >= maxInFlight) {
@@ -122,11 +123,10 @@ export class IncomingCalls implements Slot {
   }
 
   /** Returns whether a cancel, or a message of a feature, was taken. The dialect of an application may throw for any params. */
-  #receiveProtocol(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
+  #receiveProtocol(message: RequestMessage | NotificationMessage, isCancel: boolean, slot: Slot): boolean {
     const { connection } = this;
     try {
-      if (message.method !== connection.config.dialect.cancel.method || "id" in message)
-        return connection.parts.first("receive", message, slot) !== undefined;
+      if (!isCancel) return connection.parts.first("receive", message, slot) !== undefined;
       this.#cancel(message.params);
       return true;
     } catch (error) {

@@ -69,7 +69,7 @@ export class OutgoingCalls {
       call = new OutgoingCall(this, id ?? ++this.#lastId, method, settings, resolve);
       if (settings.signal?.aborted) throw settings.signal.reason;
       // Until a peer is open for the first time, its calls are made again without the option too.
-      const retry = options?.retry ?? (connection.isConnecting || defaults.retry);
+      const retry = options?.retry ?? (connection.wasNeverOpen || defaults.retry);
       if (retry && sink === undefined) call.again = { params };
       text = this.#encode(call, params);
       if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended.reason);
@@ -311,7 +311,7 @@ export class OutgoingCalls {
    * `retry: "always"` also those that were. So do queued notifications of a peer that was never open, in order with its calls.
    */
   rejectAll(end: End, next?: OutgoingCalls): void {
-    const { flow, isConnecting } = this.#connection;
+    const { flow, wasNeverOpen } = this.#connection;
     const rejectOrMove = (call: OutgoingCall): void => {
       // Closing a connection sends what is queued, but not a call that is rejected as not sent.
       if (!call.sent) flow.cancel(call.handle);
@@ -319,7 +319,7 @@ export class OutgoingCalls {
       if (isRepeated && next !== undefined && next.#adopt(call, this)) return;
       this.fail(call.id, new ConnectionLostError(call.method, call.mayHaveRun ? "unknown" : "not-sent", end.reason));
     };
-    if (isConnecting)
+    if (wasNeverOpen)
       for (const [handle, text] of flow.openingQueue ?? []) {
         const calls = callsOf(handle);
         calls.forEach(rejectOrMove);

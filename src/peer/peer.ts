@@ -267,14 +267,6 @@ export function endPeer(peer: AnyPeer, end: CloseInfo): void {
   connectionOf(peer).end(end);
 }
 
-/** Calls `then` when the peer's messages that wait for a later tick are processed. Returns false, and never calls it, if none waits. For the server. */
-export function afterWork(peer: AnyPeer, then: () => void): boolean {
-  const { budget } = connectionOf(peer).transport;
-  if (budget?.hasWork !== true) return false;
-  budget.add(then);
-  return true;
-}
-
 /**
  * One end of a connection: calls the other side, serves it and notifies it. `L` is the contract this side serves, `R` the
  * one the other side serves, `A` the type of `auth`.
@@ -343,9 +335,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * `suspend` and `resume`. `"closed"`: for good.
    */
   get state(): "connecting" | "open" | "suspended" | "closed" {
-    const { ended, flow, isConnecting } = this.#connection;
+    const { ended, flow, wasNeverOpen } = this.#connection;
     if (ended !== undefined) return "closed";
-    return isConnecting ? "connecting" : flow.isSuspended ? "suspended" : "open";
+    return wasNeverOpen ? "connecting" : flow.isSuspended ? "suspended" : "open";
   }
 
   /**
@@ -356,8 +348,8 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   get opened(): Promise<void> {
     return (this.#opened ??= observed(
       new Promise((resolve, reject) => {
-        const { isConnecting, ended } = this.#connection;
-        if (!isConnecting) resolve();
+        const { wasNeverOpen, ended } = this.#connection;
+        if (!wasNeverOpen) resolve();
         else if (ended !== undefined) reject(ended.reason);
         else this.#settleOpened = (failure) => (failure === undefined ? resolve() : reject(failure.reason));
       }),

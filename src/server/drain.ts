@@ -3,7 +3,7 @@ import { GoingAway } from "../message/close-codes.js";
 import { LONGEST_DELAY_MS } from "../base/deadlines.js";
 import { checkOptions, must, positive, type Checked } from "../message/options.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
-import { afterWork, connectionOf, endPeer, type AnyPeer } from "../peer/peer.js";
+import { connectionOf, endPeer, type AnyPeer } from "../peer/peer.js";
 
 /** How a server drains. */
 export interface DrainOptions {
@@ -48,7 +48,12 @@ export async function drainPeers(
   const perStep = Math.max(MIN_PER_STEP, Math.ceil(peers.size / STEPS));
   // A batch that is partly deferred to the next tick is not counted as running. Messages that arrive later are not waited for.
   const working = new Set<AnyPeer>();
-  for (const peer of peers) if (afterWork(peer, () => working.delete(peer))) working.add(peer);
+  for (const peer of peers) {
+    const { budget } = connectionOf(peer).transport;
+    if (budget?.hasWork !== true) continue;
+    working.add(peer);
+    budget.add(() => working.delete(peer));
+  }
   while (peers.size > 0) {
     const isTimedOut = performance.now() >= deadline;
     let left = perStep;

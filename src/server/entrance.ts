@@ -13,7 +13,7 @@ import type { Link } from "../message/transport.js";
 import type { Engine } from "../topics/engine.js";
 import type { NodeHost } from "../topics/host.js";
 import type { ServerNode } from "../topics/local.js";
-import { plain } from "../socket/plain.js";
+import { PlainLink } from "../socket/plain.js";
 import type { Socket, SocketHandler } from "../socket/socket.js";
 import type { AnyPeer } from "../peer/peer.js";
 import {
@@ -153,7 +153,7 @@ export class Entrance implements GateDelegate<Socket> {
   open(client: Client, protocol: string = PROTOCOL): void {
     const { socket, resumes, admission } = client;
     const { limits, sessions } = this.peers;
-    if (protocol !== PROTOCOL) this.accept(client, plain(socket));
+    if (protocol !== PROTOCOL) this.accept(client, new PlainLink(socket));
     else if (sessions === undefined) this.accept(client, linkWithoutSession(socket, limits));
     else if (resumes) this.#await(new ResumeArrival(this, client, sessions));
     else this.accept(client, sessions.link(socket, admission?.principal));

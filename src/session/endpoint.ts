@@ -6,6 +6,7 @@
 import * as CloseCode from "../message/close-codes.js";
 import { exceeds, sentForm, type MessageText } from "../message/codec.js";
 import { isObject, member, parse } from "../message/message.js";
+import { isCount } from "../message/options.js";
 import type { CloseInfo, LinkReceiver, SendHandle } from "../message/transport.js";
 import * as Frames from "./frames.js";
 import { ROOM_FOR_PONGS, type Socket } from "../socket/socket.js";
@@ -45,7 +46,7 @@ export abstract class Endpoint {
   // What a subclass takes.
 
   /** Calls `flush` at the end of the tick, and decides what is sent before. */
-  abstract readonly tick: Pick<Coalescer, "added" | "schedule">;
+  abstract readonly tick: Pick<Coalescer, "countMessage" | "schedule">;
   /** Takes the messages of a pack. */
   abstract receivePack(messages: unknown[]): void;
   /** Something waits because the wire is full. When that has drained, the subclass calls `drain`. */
@@ -190,7 +191,7 @@ export abstract class Endpoint {
   }
 
   #receiveMissed(at: Attachment, text: string, count: unknown): void {
-    if (!Frames.isCount(count) || count === 0) return this.fail("`missed` is no count");
+    if (!isCount(count) || count === 0) return this.fail("`missed` is no count");
     this.#countFrame(at, text.length);
     this.receiver!.missed(count);
   }
@@ -251,7 +252,7 @@ export abstract class Endpoint {
   #receiveAck(at: Attachment, count: unknown): void {
     const { session } = at;
     if (session === undefined) return;
-    if (!Frames.isCount(count) || count >= session.next) return this.fail("`ack` is no count of the frames sent");
+    if (!isCount(count) || count >= session.next) return this.fail("`ack` is no count of the frames sent");
     session.ackTo(count);
     // Rule 4: an ack on the present socket confirms the newest token.
     this.confirmed?.();
@@ -292,7 +293,7 @@ export abstract class Endpoint {
       this.sendData(at, text.frame);
       return true;
     }
-    const isDue = this.tick.added(at.length + text.length + 1);
+    const isDue = this.tick.countMessage(at.length + text.length + 1);
     if (!isDue || at.length > 0) {
       // Without a session, no other socket follows a closed one.
       if (!at.socket.open) return false;

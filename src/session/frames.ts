@@ -1,6 +1,6 @@
 /** The control frames of `reciproc.v1`. Data from outside is checked here, once. `docs/PROTOCOL.md` defines their meaning. */
 import { isObject, member, parse } from "../message/message.js";
-import { isWellFormed } from "../message/options.js";
+import { isCount, isWellFormed } from "../message/options.js";
 
 /** The longest `retryMs` that a server may send and a client obeys: 10 minutes. A longer one could keep a client away for ever. */
 export const MAX_RETRY_MS = 600_000;
@@ -151,11 +151,6 @@ function contentOf(frame: string, name: "hello" | "bye"): unknown {
  */
 export function says(hello: unknown, name: "auth" | "session" | "bytes"): boolean {
   return member(hello, name) === true;
-}
-
-/** Returns true if a value from outside can be a count of frames. */
-export function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
 function isPositive(value: unknown): value is number {

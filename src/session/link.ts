@@ -89,7 +89,7 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
     else this.#reportClosed({ code, reason });
   }
 
-  /** As `Link.endSession`. Returns false if there is no session. */
+  /** As `Link.endSession`. Returns true if the connection has ended, now or before. */
   endSession(reason: string): boolean {
     if (this.state.session !== undefined) this.end(CloseCode.TryAgainLater, reason);
     // The socket of a session that has ended before may still be closing.
@@ -120,11 +120,10 @@ export class NegotiatedLink extends Endpoint implements Link, SocketHandler, Exp
     this.sendControl('{"ping":1}');
   }
 
-  /** Client: takes the first or the next socket. As `Endpoint.begin`. With `readsLater`, the caller starts the socket. */
-  attach(socket: Socket, isAgreed: boolean, hello: unknown, isAwaited: boolean, readsLater = false): void {
+  /** Client: takes the first or the next socket, which the caller starts. As `Endpoint.begin`. */
+  attach(socket: Socket, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
     if (this.state.kind === "ended") return socket.discard(CloseCode.Superseded, "the connection is over");
     this.begin(this.attachSocket(socket), isAgreed, hello, isAwaited);
-    if (this.socket === socket && !readsLater) socket.start(this);
   }
 
   /** Attaches a socket. Until `kind` changes, messages flow only if it says so. */

@@ -26,10 +26,10 @@ export class Coalescer {
    * Counts a message, with which the buffer has that `length`. Returns whether the caller sends it now, with the buffer. Otherwise, the
    * buffer is flushed at the end of the tick.
    */
-  added(length: number): boolean {
-    const tick = currentTick();
-    if (this.#tick !== tick) {
-      this.#tick = tick;
+  countMessage(length: number): boolean {
+    const present = currentTick();
+    if (this.#tick !== present) {
+      this.#tick = present;
       this.#wasSingle = this.#count === 1;
       this.#count = 0;
     }
@@ -54,14 +54,14 @@ export class Coalescer {
 let queued: (() => void)[] = [];
 
 /** `queueMicrotask` of Node makes an AsyncResource for each call. A resolved promise takes a third of that time. */
-const now = Promise.resolve();
+const resolved = Promise.resolve();
 
 /**
  * Calls `task` after the present code and the microtasks that it has queued. Tasks run in order. An error that one throws is reported as
  * uncaught, and the others still run.
  */
 export function atEndOfTick(task: () => void): void {
-  if (queued.push(task) === 1) void now.then(endTick);
+  if (queued.push(task) === 1) void resolved.then(endTick);
 }
 
 function endTick(): void {
@@ -77,19 +77,20 @@ function endTick(): void {
   }
 }
 
-let count = 0;
+let tick = 0;
+/** True if the next tick is counted already. */
 let isCounted = false;
 
 /** Returns the number of the present tick, which differs from that of the previous one in which it was asked for. */
 export function currentTick(): number {
   if (!isCounted) {
     isCounted = true;
-    void now.then(countTick);
+    void resolved.then(countTick);
   }
-  return count;
+  return tick;
 }
 
 function countTick(): void {
-  count++;
+  tick++;
   isCounted = false;
 }

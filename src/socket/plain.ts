@@ -45,7 +45,7 @@ export class PlainLink implements Link, SocketHandler {
   send(text: string): boolean {
     const socket = this.#socket;
     if (socket.coalesces !== true) return socket.send(text);
-    const isDue = this.#coalescer.added(this.#length + text.length);
+    const isDue = this.#coalescer.countMessage(this.#length + text.length);
     if ((isDue && this.#messages === NONE) || !socket.open) return socket.send(text);
     if (this.#messages === NONE) this.#messages = [text];
     else this.#messages.push(text);
@@ -85,9 +85,4 @@ export class PlainLink implements Link, SocketHandler {
   closed(info: CloseInfo): void {
     this.#receiver.closed(info);
   }
-}
-
-/** Returns the plain link of a socket. */
-export function plain(socket: Socket, isReciproc?: boolean): Link {
-  return new PlainLink(socket, isReciproc);
 }

@@ -104,11 +104,7 @@ export function flowOver(endpoint: NegotiatedLink, maxUnsentBytes: number, isDow
   return new Flow(
     {
       transport: endpoint,
-      config: {
-        limits: { maxUnsentBytes, maxReplyBytes: 1 },
-        marks: unsentMarks({ maxUnsentBytes, maxReplyBytes: 1 }),
-        hasOnOpen: false,
-      },
+      config: { marks: unsentMarks({ maxUnsentBytes, maxReplyBytes: 1 }), hasOnOpen: false },
       get ended() {
         return endpoint.state.kind === "ended" ? new Error("ended") : undefined;
       },
@@ -255,7 +251,7 @@ export class ClientEnd implements Reports {
   readonly socketFull = (): void => void (this.isSocketFull = true);
   readonly reportDiscarded = (): void => void this.events.push("discarded");
   readonly tick = {
-    added: () => this.sendsAtOnce || !(this.isDue = true),
+    countMessage: () => this.sendsAtOnce || !(this.isDue = true),
     schedule: () => void (this.isDue = true),
   };
 

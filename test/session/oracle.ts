@@ -258,7 +258,7 @@ export abstract class End implements Reports {
   }
 
   readonly tick = {
-    added: () => this.oracle.sendsAtOnce || !(this.#isDue = true),
+    countMessage: () => this.oracle.sendsAtOnce || !(this.#isDue = true),
     schedule: () => void (this.#isDue = true),
   };
 
