@@ -10,7 +10,7 @@ const axe = await readFile(join(import.meta.dirname, "node_modules/axe-core/axe.
 
 async function violations(page: Page | Frame): Promise<string[]> {
   await page.evaluate(axe);
-  const found = await page.evaluate(`axe.run({ iframes: false })`);
+  const found = await page.evaluate(`axe.run({ iframes: false, resultTypes: ["violations"] })`);
   const { violations: rules } = found as {
     violations: { id: string; nodes: { target: string[]; failureSummary: string }[] }[];
   };
