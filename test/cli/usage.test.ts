@@ -119,10 +119,8 @@ describe("the address", () => {
   });
 
   it("of an unknown host makes call exit 2", async () => {
-    const { code, stderr } = await run(["call", "ws://no-such-host.invalid", "any"]);
+    const { code, stderr } = await run(["call", "ws://no-host.invalid", "any", "--timeout", "240000"]);
     expect(code).toBe(2);
-    expect(stderr).toMatch(
-      /^cannot connect to no-such-host\.invalid:80: (host not found|the name cannot be looked up now)\n$/,
-    );
+    expect(stderr).toMatch(/^cannot connect to no-host\.invalid:80: (host not found|.+looked up.+|getaddrinfo.+)\n$/);
   });
 });
