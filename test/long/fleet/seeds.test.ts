@@ -33,6 +33,7 @@ async function play(broker: BrokerKind, seed: number) {
   const [mixed, alone] = [first, first + 1].map((n) => (MINUTES > 0 ? ofNodes! : halfOf(ofNodes, n)));
   const parts = [alone!, halfOf(mixed, 0), halfOf(mixed, 1), ofBroker!];
   const startedAt = performance.now();
+  world.oracle.lateCallMs = 60_000;
   try {
     // NATS is asked for one entry after the other, of all that were missed. No document bounds that.
     if (broker === "nats") world.oracle.readOnMs *= 3;
