@@ -110,8 +110,8 @@ export class NatsServer extends Program {
   }
 }
 
-/** Resolves when a server keeps a stream together with the two others of its cluster. */
-async function untilPlaced(url: string): Promise<void> {
+/** Resolves when a server keeps a stream together with the two others of its cluster. Rejects if it does not in time. */
+async function untilPlaced(url: string, ms: number): Promise<void> {
   const place = (): Promise<boolean> =>
     managedOnce(url, async ({ streams }) => {
       await streams.add({ name: "probe", subjects: ["probe"], storage: "memory", num_replicas: 3 });
@@ -120,22 +120,22 @@ async function untilPlaced(url: string): Promise<void> {
   await eventually(
     () => place().catch((error: unknown) => String(error)),
     (result) => result === true,
-    20_000,
+    ms,
   );
 }
 
 /**
  * Starts a cluster of three servers. Resolves when each of them answers and they keep a stream together. On a busy machine, servers that
- * have just started sometimes refuse that for minutes, although all of them answer: then starts others.
+ * have just started sometimes refuse that for minutes, although all of them answer: then starts others, and waits twice as long.
  */
 export async function startCluster(): Promise<NatsServer[]> {
-  for (;;) {
+  for (let ms = 20_000; ; ms *= 2) {
     const ports = [await freePort(), await freePort(), await freePort()];
     const servers = await Promise.all(
       ports.map((port, at) => NatsServer.create({ cluster: { name: `server${at}`, port, ports } })),
     );
     try {
-      for (const { url } of servers) await untilPlaced(url);
+      for (const { url } of servers) await untilPlaced(url, ms);
       return servers;
     } catch {
       await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
