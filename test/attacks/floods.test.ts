@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { connect as connectTcp, type Socket } from "node:net";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { FLOODS, METHODS, PIPELINES, upgradeText, type Flood } from "../../bench/attacks/floods.js";
-import { connect } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { portOf } from "../support/network.js";
 import { turn } from "../support/turns.js";
 import { target, type Target } from "./support/server.js";

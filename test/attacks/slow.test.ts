@@ -1,6 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import { frame, TEXT } from "../../bench/attacks/floods.js";
-import { connect, type AnyPeer } from "../../src/node.js";
+import type { AnyPeer } from "../../src/node.js";
+import { connect } from "../support/connect.js";
 import { request } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
 import { rawSocket, target } from "./support/server.js";

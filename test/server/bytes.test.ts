@@ -1,9 +1,9 @@
 import { expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { z } from "zod";
-import { bytes, bytesOf, connect, contract, lsp, serve } from "../../src/node.js";
-import type { AnyPeer, Bytes, Server } from "../../src/node.js";
+import { bytes, bytesOf, contract, lsp, serve, type AnyPeer, type Bytes, type Server } from "../../src/node.js";
 import { connect as connectPage, progress as progressFeature } from "../../src/index.js";
+import { connect } from "../support/connect.js";
 import { post } from "../support/post.js";
 import { rejection } from "../support/turns.js";
 
@@ -100,6 +100,7 @@ it("measures bytes as the client gets them, as base64 without the feature, and r
   server.on("error", (error) => errors.push(error));
   await using client = await connectPage(server.url, {
     use: [progressFeature],
+    openTimeoutMs: Infinity,
     methods: { put: ([view]: [unknown]) => bytesOf(view).length },
   });
   // The server knows the limit of the client with the client's second frame.

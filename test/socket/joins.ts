@@ -21,7 +21,8 @@ function over(near: "client" | "server", make: "ws" | "standard" | "test network
     const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", (peer) => resolve(peer as AnyPeer)));
     if (make === "standard") vi.stubGlobal("WebSocket", WebSocket);
     const connect = test?.connect ?? (make === "standard" ? connectStandard : connectNode);
-    const client = (await connect(server.url, { ...ofClient, link, reconnect: false } as never)) as AnyPeer;
+    const given = { openTimeoutMs: Infinity, ...ofClient, link, reconnect: false };
+    const client = (await connect(server.url, given as never)) as AnyPeer;
     vi.unstubAllGlobals();
     const peer = await arrived;
     const ends = near === "client" ? { near: client, far: peer } : { near: peer, far: client };
