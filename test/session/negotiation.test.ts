@@ -3,8 +3,9 @@ import { createServer } from "node:http";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect as connectStandard, type Peer } from "../../src/index.js";
-import { connect as connectNode, serve } from "../../src/node.js";
+import { serve } from "../../src/node.js";
 import { bareServer } from "../client/clients.js";
+import { connect as connectNode } from "../support/connect.js";
 import { bareHttp, listening } from "../support/network.js";
 import { rejection } from "../support/turns.js";
 
@@ -19,9 +20,9 @@ describe.each([
 ])("%s, reciproc.v1", (_name, connect, prepare) => {
   it("accepts packs that are longer than the longest message", async () => {
     prepare();
-    const methods = { echo: (params: unknown) => params };
-    await using server = await serve({ port: 0, limits: { maxMessageBytes: 100 }, methods });
-    await using peer = await connect(server.url, { limits: { maxMessageBytes: 100 }, reconnect: false });
+    const limits = { maxMessageBytes: 100 };
+    await using server = await serve({ port: 0, limits, methods: { echo: (params: unknown) => params } });
+    await using peer = await connect(server.url, { limits, reconnect: false, openTimeoutMs: Infinity });
     await calls(peer);
     void rejection(peer.request("echo", ["x".repeat(100)]));
     expect((await peer.closed).code).toBe(1009);
@@ -34,7 +35,7 @@ describe.each([
   ])("falls back to a plain link at the %s, and loses no message", async (_what, handleProtocols, offers, greeting) => {
     prepare();
     await using bare = await bareServer({ handleProtocols }, greeting);
-    await using peer = await connect(bare.url);
+    await using peer = await connect(bare.url, { openTimeoutMs: Infinity });
     if (greeting !== undefined)
       expect(await new Promise((resolve) => peer.on("notification", resolve))).toBe("welcome");
     await calls(peer);
@@ -51,9 +52,8 @@ it("a refused upgrade gets 101, `bye` and a close with its own code if it offere
   const frames: string[] = [];
   webSocket.on("message", (data: Buffer) => frames.push(data.toString()));
   webSocket.on("open", () => webSocket.send('{"jsonrpc":"2.0","id":1,"method":"x"}'));
-  const [code, reason] = (await once(webSocket, "close")) as [number, Buffer];
-  expect([code, reason.toString()]).toEqual([4401, "authentication failed"]);
-  expect(frames).toEqual(['{"bye":{"code":4401,"reason":"authentication failed"}}']);
+  expect(await once(webSocket, "close")).toEqual([4401, expect.any(Buffer)]);
+  expect(frames.map((frame) => JSON.parse(frame))).toEqual([{ bye: { code: 4401, reason: expect.any(String) } }]);
   expect(await refused).toMatchObject({ status: 401 });
   expect(peers).toEqual([]);
 });
