@@ -9,7 +9,7 @@ import { World } from "./world.js";
 const MESSAGE = { room: "lobby", text: text(160) };
 /** How often the sending node sends where the cost of one message is measured. */
 const COST_RATE = 3_000;
-/** Messages a second where the time of a delivery is measured. The last one is more than this machine can deliver. */
+/** Messages a second where the time of a delivery is measured. At the last one, messages queue up. */
 const RATES = [10, 100, 1_000, 2_500, 3_000, 4_000, 5_000];
 const WARM_UPS = 2;
 /** How long clients may need for the last messages after everything was sent, before they count as lost. */
