@@ -35,7 +35,7 @@ async function play(broker: BrokerKind, seed: number) {
   const startedAt = performance.now();
   world.oracle.lateCallMs = 60_000;
   try {
-    // NATS is asked for one entry after the other, of all that were missed. No document bounds that.
+    // NATS is asked for one entry after the other. docs/SCALING.md bounds the time of a page, and not that of all that was missed.
     if (broker === "nats") world.oracle.readOnMs *= 3;
     const [last, ...sequences] = parts.map((part) => part.map(([, fault]) => fault));
     const figures = await world.play(NODES, async () => {
