@@ -3,10 +3,10 @@
  * it connects once.
  */
 import { EngineError, type Channel, type EngineHost } from "../topics/engine.js";
+import { LONGEST_DELAY_MS } from "./nodes.js";
 
 /** The delay of an attempt is random, up to a bound that doubles with each failure. */
 const FIRST_DELAY_MS = 100;
-const MAX_DELAY_MS = 20_000;
 /** How long a loop whose engine is connected waits before it connects what has moved. */
 const MOVED_DELAY_MS = 50;
 
@@ -135,7 +135,7 @@ export class Reconnecting {
 
   #delayMs(): number {
     if (this.#failures === 0 && this.isUp) return MOVED_DELAY_MS;
-    return Math.random() * Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#failures);
+    return Math.random() * Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#failures);
   }
 
   #connected(moved: readonly Channel[]): void {
