@@ -91,8 +91,11 @@ it.each([3, 4, 5])("the pages of step %i show each other's cards, and one writte
   await server.stop();
   for (const page of [ada, bob]) await status(page, "suspended").waitFor();
   await enterText(bob, "New card", "Milk");
+  if (step > 4) await ada.getByRole("button", { name: "▲ 1" }).click();
+  if (step > 4) await ada.getByRole("button", { name: "▲ 2" }).waitFor();
   await start(into, { PORT });
   for (const page of [ada, bob]) await card(page, "Milk").waitFor();
+  if (step > 4) await ada.getByText("there is no such card").waitFor();
   for (const page of [ada, bob]) await page.context().close();
 });
 
@@ -163,7 +166,7 @@ it("two nodes behind nginx serve the board, also when one of them is killed", as
   // One of the two pages loses its session, and its vote counts once.
   await first.stop("SIGKILL");
   for (const page of pages) await page.getByRole("button", { name: /▲/ }).click();
-  for (const page of pages) await page.getByRole("button", { name: "▲ 2" }).waitFor();
+  for (const page of pages) await page.locator('[style="opacity: 1;"]', { hasText: "▲ 2" }).waitFor();
   expect([await here(ada), await here(bob)]).toEqual(["You, Bob", "You, Ada"]);
   expect(await second.stop()).toBe(0);
   env.PASSWORD = "coffee";
