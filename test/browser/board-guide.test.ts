@@ -75,19 +75,34 @@ it("the tests of the guide pass", async () => {
   expect(tests.lines.join("\n")).toMatch(new RegExp(`pass ${each.length}$`, "m"));
 });
 
-it.each([3, 4, 5])("the pages of step %i show each other's cards, and one written during a restart", async (step) => {
+async function logIn(page: Page, name: string): Promise<void> {
+  await page.getByLabel("Name").fill(name);
+  await enterText(page, "Password", "tea");
+}
+
+it.each([3, 4, 5, 6])("the pages of step %i show each other's cards, and one written in a restart", async (step) => {
   const into = folderOf(step);
   const [PORT, pagePort] = [String(await freePort()), String(await freePort())];
-  const server = await start(into, { PORT });
+  const server = await start(into, { PORT, TOKEN_LIFE_MS: "3000" });
   const vite = run(VITE, ["--host", "127.0.0.1", "--port", pagePort], { PORT }, into);
   const [url] = /http:\S+/.exec(await vite.line(/Local/))!;
   const [ada, bob] = [await openPage(url, "Ada"), await openPage(url, "Bob")];
+  // When one socket has sent a third token, its first one has expired.
+  const renewed = new Promise<void>((resolve) => {
+    bob.on("websocket", (socket) => {
+      let tokens = 0;
+      socket.on("framesent", ({ payload }) => String(payload).includes('"auth":"') && ++tokens === 3 && resolve());
+    });
+  });
+  if (step > 5) await logIn(ada, "Ada");
+  if (step > 5) await logIn(bob, "Bob");
   for (const page of [ada, bob]) await status(page, "open").waitFor();
   await enterText(ada, "New card", "Tea");
   for (const page of [ada, bob]) await card(page, "Tea").waitFor();
   if (step > 3) await expect.poll(() => here(ada)).toBe("You, Bob");
   if (step > 4) await ada.getByRole("button", { name: "▲ 0" }).click();
   if (step > 4) await bob.getByRole("button", { name: "▲ 1" }).waitFor();
+  if (step > 5) await renewed;
   await server.stop();
   for (const page of [ada, bob]) await status(page, "suspended").waitFor();
   await enterText(bob, "New card", "Milk");
@@ -129,8 +144,7 @@ it("two nodes behind nginx serve the board, also when one of them is killed", as
     await enterText(page, "Password", "coffee");
     await page.getByText("wrong password").waitFor();
     await expect.poll(() => page.getByLabel("Name").inputValue()).toBe(""); // React empties a form that was sent
-    await page.getByLabel("Name").fill(name);
-    await enterText(page, "Password", "tea");
+    await logIn(page, name);
     await status(page, "open").waitFor();
   }
   await enterText(ada, "New card", "Tea");
