@@ -467,7 +467,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /**
    * Tries to connect now, if the client waits for its next attempt, also if the server asked it to wait. An open connection is only
    * checked, and only if it has a heartbeat: if the server does not answer a ping within 5 s, the client drops the socket and
-   * reconnects. Returns false, and does nothing, if the peer is closed, or was not made by `open` or `connect`.
+   * reconnects. Returns false, and does nothing, if the peer is closed, or was not made by `open`, `connect` or `openTab`.
    */
   reconnect(): boolean {
     const { ended, transport } = this.#connection;

@@ -1,8 +1,9 @@
 /** A tab whose peer speaks through a shared worker. */
 import { Abnormal, GoingAway, Normal } from "../message/close-codes.js";
 import { exceeds } from "../message/codec.js";
-import type { CloseInfo, Link, LinkReceiver } from "../message/transport.js";
+import type { CloseInfo, Link, LinkReceiver, SocketSource } from "../message/transport.js";
 import type { AnyMethods, Contract } from "../contract/contract.js";
+import type { Connection } from "../peer/connection.js";
 import { endPeer, Peer, type Context, type Options } from "../peer/peer.js";
 import { inMicrotask } from "../base/promises.js";
 import { watchPage } from "../client/page.js";
@@ -19,8 +20,10 @@ class WorkerLink implements Link {
   readonly isReciproc = true;
   readonly isConnecting = true;
   maxMessageBytes: number | undefined = undefined;
+  /** Tries to connect now: the worker does, for all its tabs. */
+  readonly delegate: SocketSource = { reconnect: () => (this.#post({ reconnect: true }), true) };
   readonly #makeWorker: () => SharedWorker;
-  #receiver!: LinkReceiver;
+  #receiver!: Connection;
   #port: MessagePort | undefined;
   /** Removes the listeners of the present port, and releases its lock. */
   #ends!: AbortController;
@@ -30,7 +33,7 @@ class WorkerLink implements Link {
   }
 
   start(receiver: LinkReceiver): void {
-    this.#receiver = receiver;
+    this.#receiver = receiver as Connection;
     this.#ends = new AbortController();
     try {
       this.#connect(this.#makeWorker(), this.#ends.signal);
@@ -95,6 +98,7 @@ class WorkerLink implements Link {
     if ("message" in data) receiver.dispatch(data.message);
     else if ("missed" in data) receiver.missed(data.missed);
     else if ("suspended" in data) receiver.suspended();
+    else if ("attempt" in data) receiver.emit("attempt", { ...data.attempt, error: new Error(data.reason) });
     else if ("lost" in data) this.#lose(data.lost);
     else if ("lock" in data) whenReleased(data.lock, () => this.#workerEnded(), this.#ends.signal);
     else {
@@ -133,7 +137,7 @@ class WorkerLink implements Link {
  * SharedWorker, such as in Chrome on Android, and in a page that is not a secure context: then connect by `open`, with the same options.
  *
  * The peer is one of its own, as that of `open`: at the server too. Its state and its events are those of the shared connection: it is
- * `"connecting"` until that is open, and `suspend`, `resume`, `lost` and `missed` concern all tabs. If the worker ends, the peer emits `lost`.
+ * `"connecting"` until that is open, and `suspend`, `attempt`, `resume`, `lost` and `missed` concern all tabs. If the worker ends, the peer emits `lost`.
  * The peer closes if the connection is closed for good, and if the server closes the tab, with that code. It closes with 1006 if the worker cannot
  * be made or loaded, or the server does not use the feature `tabs` or has 64 tabs of the connection, and with 1001 when the page ends. `close`
  * waits for nothing. Throws a `TypeError` for bad options, also for those of a connection, such as `reconnect` and `auth`: they belong to

@@ -11,14 +11,16 @@ import { connectionOf, type AnyPeer, type PeerOptions, type MethodOptions } from
 import { holdLock, makeLock, whenReleased } from "./locks.js";
 import { closeOf, inTab, METHOD, readTabMessage } from "./wire.js";
 
-/** What a tab posts: first the lock that it holds while it lives, then its messages as text, and its close. */
-export type FromTab = { readonly lock: string } | string | { readonly closed: CloseInfo };
+/** What a tab posts: first the lock that it holds while it lives, then its messages as text, its calls of `reconnect`, and its close. */
+export type FromTab =
+  { readonly lock: string } | string | { readonly reconnect: true } | { readonly closed: CloseInfo };
 
 /** What the worker posts: the lock that it holds while it lives, the changes of the connection, and the messages of the server. */
 export type ToTab =
   | { readonly lock: string }
   | { readonly resumed: { readonly maxMessageBytes: number | undefined } }
   | { readonly suspended: true }
+  | { readonly attempt: { readonly number: number; readonly delayMs: number }; readonly reason: string }
   | { readonly lost: string }
   | { readonly message: unknown }
   | { readonly missed: number }
@@ -71,6 +73,7 @@ class SharedConnection {
       // If the connection refuses the message, the connection is about to end or to be lost, with all tabs.
       if (this.#tabs.has(tab.number)) connectionOf(this.#peer!).flow.sink.send(inTab(tab.number, data));
     } else if ("closed" in data) this.#remove(tab, data, data.closed);
+    else if ("reconnect" in data) this.#peer?.reconnect();
     else this.#add(tab, data.lock);
   }
 
@@ -95,6 +98,7 @@ class SharedConnection {
     const feature: Feature = { name: "tabs", methods: () => [], create: () => part };
     const peer: AnyPeer = open(this.#url, { ...this.#options, use: [...(this.#options.use ?? []), feature] });
     peer.on("suspend", () => this.#postAll({ suspended: true }));
+    peer.on("attempt", ({ error, ...attempt }) => this.#postAll({ attempt, reason: error.message }));
     peer.on("resume", () => this.#tabs.forEach((tab) => tab.isOpen && this.#resumed(tab, peer)));
     peer.on("missed", ({ count }) => this.#postAll({ missed: count }));
     peer.on("lost", ({ message }) => {

@@ -123,20 +123,26 @@ it("tabs are suspended and resumed with their connection, whose credentials are 
   let name = "Ada";
   const { server, network, open } = world(
     { authenticate: (_request: unknown, auth: unknown) => auth, limits: { maxUnsentBytes: 40_000 } },
-    { auth: () => name },
+    { auth: () => name, openTimeoutMs: 100, reconnect: { minDelayMs: 60_000, maxDelayMs: 120_000 } },
   );
   const said: unknown[] = [];
   const opened = [1, 2].map((tab) => open({ methods: { said: ({ n }) => void said.push(`${tab} ${n}`) } }));
   for (const { peer } of opened) await peer.request("join", { room: "den" });
+  const attempts: unknown[] = [];
+  opened[0]!.peer.on("attempt", ({ number, delayMs, error }) => attempts.push(number, delayMs, error.message));
   name = "Eve";
   network.stop();
   network.cut();
-  await pass(10);
+  await pass(200);
   for (const n of [1, 2]) for (const peer of server.topic("den")) peer.notify("said", { n }, { latest: "n" });
   for (const n of [3, 4]) server.topic("den").notify("said", { n, text: "x".repeat(5_500) });
   expect(opened.map(({ peer }) => peer.state)).toEqual(["suspended", "suspended"]);
   network.start();
+  // The next attempt of the worker is more than a minute away.
+  expect(opened[1]!.peer.reconnect()).toBe(true);
   await pass(5_000);
+  const late: unknown = expect.stringContaining("not open within 100 ms");
+  expect(attempts).toEqual([1, 0, expect.any(String), 2, expect.any(Number), late]);
   // The room of the queue, a quarter of the limit, has no place for three of these broadcasts.
   expect(said).toEqual(["1 2", "2 2", "1 3"]);
   for (const { peer, events } of opened) {
