@@ -13,7 +13,7 @@ export function sizeOf(
 
 export function sharesOf(code: string): Promise<{ path: string; bytes: number }[]>;
 
-/** The stores and the hooks, each with the imports of a page that has it at least. */
+/** The stores, the hooks and what tabs share, each with the imports of a page that has it at least. */
 export const ADDED: readonly (readonly [name: string, beside: string])[];
 
 /** Returns the gzipped bytes that an import adds to a page with the imports `beside`. */

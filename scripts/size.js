@@ -105,18 +105,28 @@ const ROWS = [
 ];
 const TARGETS = ["es2022", "es2020", "vite"];
 
-/** The stores and the hooks, each with the imports of a page that has it at least. `createReciproc` has the hooks that are not here. */
+/**
+ * The stores, the hooks and what tabs share, each with the imports of a page that has it at least. A hook contains its store, and is also
+ * beside it. `createReciproc` has the hooks that are not here.
+ */
 export const ADDED = [
   ["follow", "connect"],
   ["mutation", "connect"],
   ["presence", "connect"],
   ["presence", "connect, follow"],
   ["createReciproc", "connect, streams"],
+  ["useTopic", "connect, createReciproc"],
   ["useTopic", "connect, follow, createReciproc"],
+  ["useMutation", "connect, createReciproc"],
   ["useMutation", "connect, mutation, createReciproc"],
+  ["usePresence", "connect, createReciproc"],
   ["usePresence", "connect, presence, createReciproc"],
+  ["useOthers", "connect, createReciproc"],
   ["useOthers", "connect, presence, createReciproc"],
+  ["useMyPresence", "connect, createReciproc"],
   ["useMyPresence", "connect, presence, createReciproc"],
+  ["openTab", "connect"],
+  ["shareConnection", "connect"],
 ];
 
 /** Returns the gzipped bytes that an import adds to a page with the imports `beside`. React is not counted. */
@@ -124,8 +134,8 @@ export async function addedBy(name, beside, target) {
   const sizes = [];
   for (const names of [beside, `${beside}, ${name}`]) {
     const lines = names.split(", ").map((one) => {
-      const entry = /^(use|create)/.test(one) ? "react/index.js" : "index.js";
-      return `export { ${one} } from "./dist/${entry}";`;
+      const folder = /^(use|create)/.test(one) ? "react/" : /^(openTab|shareConnection)/.test(one) ? "tabs/" : "";
+      return `export { ${one} } from "./dist/${folder}index.js";`;
     });
     sizes.push((await sizeOf(lines.join("\n"), target, ROOT, ["react"])).gzip);
   }

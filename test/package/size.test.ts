@@ -44,8 +44,9 @@ describe("the code that a page loads", () => {
     expect(gzip).toBeGreaterThan(budget * LEAST_USED);
   });
 
-  it.each(ADDED)("grows by `%s`, beside `%s`, by less than 1.5 kB", async (name, beside) => {
-    expect(await addedBy(name, beside, "es2020")).toBeLessThan(1_500);
+  it.each(ADDED)("grows by `%s`, beside `%s`, by less than 1.5 kB, or 1.7 kB with its store", async (name, beside) => {
+    const hasStore = beside === "connect, createReciproc";
+    expect(await addedBy(name, beside, "es2020")).toBeLessThan(hasStore ? 1_700 : 1_500);
   });
 
   it("has no module for features, contracts, servers, React or tests, unless the page imports it", async () => {
