@@ -116,12 +116,14 @@ async function visit(page: Page, path: string): Promise<void> {
   await page.waitForFunction(() => "__vue_app__" in document.querySelector("#app")!);
 }
 
-async function faultsOf(page: Page): Promise<string[]> {
+/** `seesColours`: looks at the contrast of all text too. */
+async function faultsOf(page: Page, seesColours = true): Promise<string[]> {
   await page.addScriptTag({ path: join(import.meta.dirname, "node_modules/axe-core/axe.min.js") });
-  return page.evaluate(async () => {
-    const { violations } = await (globalThis as any).axe.run({ resultTypes: ["violations"] });
+  return page.evaluate(async (enabled) => {
+    const options = { resultTypes: ["violations"], rules: { "color-contrast": { enabled } } };
+    const { violations } = await (globalThis as any).axe.run(options);
     return violations.map(({ id, nodes }: any) => `${id}: ${nodes[0].html} (${nodes.length})`);
-  });
+  }, seesColours);
 }
 
 function focused(page: Page): Promise<string> {
@@ -166,7 +168,7 @@ async function onPage(path: string, on: BrowserContextOptions | Page, test: (pag
 describe("the site in a browser", () => {
   describe.each([
     ["", DESKTOP, ALL],
-    // All views have the same elements, so axe looks in the dark only at the pages with every kind of them.
+    // All views have the same elements, so axe looks at colours, and in the dark, only on the pages with every kind of them.
     [", dark", DARK, KINDS],
   ] as const)("a document%s", (_which, view, paths) => {
     // One page, which loads what all documents have in common once.
@@ -181,7 +183,7 @@ describe("the site in a browser", () => {
         const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
         const isDark = Number(/\d+/.exec(background)![0]) < 128;
         const wide = await width();
-        const faults = await faultsOf(page);
+        const faults = await faultsOf(page, KINDS.includes(path));
         await page.setViewportSize(PHONE.viewport);
         expect({ isDark, faults, widths: [wide, await width()] }).toEqual({
           isDark: view === DARK,
