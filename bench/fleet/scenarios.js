@@ -38,6 +38,7 @@ function percentiles(latencies) {
 async function latenciesOf(world, budget, { how, perSecond, ms }) {
   const [sender] = world.nodes;
   await sender.ask(how, perSecond, budget.warmUpMs, MESSAGE);
+  await quiet(world);
   await world.askClients("measure", world.ports.slice(1));
   const sent = await sender.ask(how, perSecond, ms, MESSAGE);
   const expected = sent * budget.listeners;
