@@ -47,7 +47,9 @@ function runs(name) {
 
 /** Runs the tests of a project of `vitest.config.ts`. Returns their count as a text. */
 async function runTests(project) {
-  const vitest = await startVitest("test", [], { project, run: true }).catch(console.error);
+  // Most tests of `all` wait for a browser or a broker.
+  const maxWorkers = isAll ? 3 : 2;
+  const vitest = await startVitest("test", [], { project, run: true, maxWorkers }).catch(console.error);
   if (vitest === undefined) {
     failed.push("the start of the tests");
     return "no tests";
