@@ -14,17 +14,18 @@ Kills a server, starts it again after some time, and measures when its clients a
 Writes docs/reconnecting.md and docs/reconnecting.json; with --quick it prints them.
 `;
 
-/** How many clients there are, how long their server is down, and how often each is measured. */
+/** How many clients there are, how long their server is down, how many such groups are measured at once, and in how many rounds. */
 const FULL = {
   outages: [
-    { clients: 20, downSeconds: [1, 5, 15] },
-    { clients: 1_000, downSeconds: [1, 5, 15] },
+    // The delays are random, so that a few clients differ much from a few others.
+    { clients: 20, groups: 5, downSeconds: [1, 5, 15] },
+    { clients: 1_000, groups: 1, downSeconds: [1, 5, 15] },
     // After more time, the delays of all clients are long, and spread their attempts more.
-    { clients: 10_000, downSeconds: [1, 5] },
+    { clients: 10_000, groups: 1, downSeconds: [1, 5] },
   ],
   rounds: 3,
 };
-const QUICK = { outages: [{ clients: 20, downSeconds: [1] }], rounds: 1 };
+const QUICK = { outages: [{ clients: 20, groups: 1, downSeconds: [1] }], rounds: 1 };
 
 /** One process could not make enough attempts at a time to show a storm. */
 const CLIENTS_OF_PROCESS = 2_500;
@@ -85,7 +86,10 @@ async function measure(kind, { clients, downSeconds }) {
 async function play(outage, rounds) {
   const results = Object.fromEntries(KINDS.map((kind) => [kind, []]));
   for (let round = 0; round < rounds; round++)
-    for (const kind of shuffled(KINDS)) results[kind].push(await measure(kind, outage));
+    for (const kind of shuffled(KINDS)) {
+      const groups = Array.from({ length: outage.groups }, () => measure(kind, outage));
+      results[kind].push(...(await Promise.all(groups)));
+    }
   return outage.downSeconds.map((downSeconds, at) => {
     const figures = (kind) =>
       Object.fromEntries(
@@ -129,7 +133,7 @@ function page({ machine: on, measured, versions, budget, rows }) {
     "# Reconnecting, measured",
     "`npm run bench -- --reconnect` measures this page and writes it. [Reliability](RELIABILITY.md#a-client-reconnects) says what is promised.",
     'A server is killed, and another process listens on its port after the time in "down". The clients are in other processes of the same machine. They notice the loss at once, because the system closes the connections of a killed process. The new server has no sessions, so a client of reciproc begins a new one.',
-    `Both libraries have their default delays. reciproc makes its first attempt at once, and each further one after a [longer random time](API.md#sessions-and-reconnecting). socket.io waits before its first attempt, too. Its clients use WebSockets from the start (\`transports: ["websocket"]\`), which needs fewer requests than its default. Each figure is the median of ${budget.rounds} rounds, in which the libraries take turns.`,
+    `Both libraries have their default delays. reciproc makes its first attempt at once, and each further one after a [longer random time](API.md#sessions-and-reconnecting). socket.io waits before its first attempt, too. Its clients use WebSockets from the start (\`transports: ["websocket"]\`), which needs fewer requests than its default. Each figure is the median of ${budget.rounds} rounds, in which the libraries take turns. A round with 20 clients has ${budget.outages[0].groups} servers at once, each with 20 clients of its own.`,
     `Measured ${measured.slice(0, 10)} on ${on.cpu}, ${on.memoryGiB} GiB, ${on.system}, Node ${on.node}, with reciproc ${versions.reciproc} and socket.io ${versions["socket.io"]}.`,
     "## How soon clients are back",
     "This is the time from when the new server listens until a client is back: until a call of its own is answered, or with socket.io an event is acknowledged.",
