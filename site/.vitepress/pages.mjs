@@ -60,10 +60,12 @@ export const groups = {
   "How it is built": {
     Architecture: "ARCHITECTURE",
     Benchmarks: "benchmark",
+    "In a page": "page",
     "CPU profile": "profile",
     Scale: "scale",
     "Several nodes": "fleet",
     "Under attack": "attacks",
+    "Clients that reconnect": "reconnecting",
     Contributing: "contributing",
     "Report a flaw": "reporting",
   },
