@@ -54,6 +54,8 @@ class SharedConnection {
   readonly #granted = new Promise<void>((granted) => holdLock(this.#lock, granted));
   /** The present connection; `undefined` while there is no tab. */
   #peer: AnyPeer | undefined;
+  /** The next attempt to connect, of which tabs learn that come meanwhile. */
+  #attempt: { number: number; dueAt: number; reason: string } | undefined;
   #count = 0;
 
   constructor(url: Supplied<string | URL>, options: ShareOptions) {
@@ -85,6 +87,7 @@ class SharedConnection {
       throw error;
     }
     this.#tabs.set(tab.number, tab);
+    if (this.#peer.state !== "open") this.#postAttempt(tab);
     whenReleased(lock, () => {
       // If the page lives after all, it connects again.
       post(tab, { suspended: true });
@@ -97,8 +100,15 @@ class SharedConnection {
     const part: OwnPart = { receiveUnknown: (value) => this.#forward(value) };
     const feature: Feature = { name: "tabs", methods: () => [], create: () => part };
     const peer: AnyPeer = open(this.#url, { ...this.#options, use: [...(this.#options.use ?? []), feature] });
-    peer.on("suspend", () => this.#postAll({ suspended: true }));
-    peer.on("attempt", ({ error, ...attempt }) => this.#postAll({ attempt, reason: error.message }));
+    this.#attempt = undefined;
+    peer.on("suspend", () => {
+      this.#attempt = undefined;
+      this.#postAll({ suspended: true });
+    });
+    peer.on("attempt", ({ number, delayMs, error }) => {
+      this.#attempt = { number, dueAt: performance.now() + delayMs, reason: error.message };
+      this.#tabs.forEach((tab) => this.#postAttempt(tab));
+    });
     peer.on("resume", () => this.#tabs.forEach((tab) => tab.isOpen && this.#resumed(tab, peer)));
     peer.on("missed", ({ count }) => this.#postAll({ missed: count }));
     peer.on("lost", ({ message }) => {
@@ -131,6 +141,12 @@ class SharedConnection {
         this.#remove(tab, { closed: { code: Abnormal, reason: error.message } });
       else setDeadline({ deadline: 0, expire: () => void this.#begin(tab, peer) }, RETRY_MS);
     }
+  }
+
+  #postAttempt(tab: Tab): void {
+    if (this.#attempt === undefined) return;
+    const { number, dueAt, reason } = this.#attempt;
+    post(tab, { attempt: { number, delayMs: Math.max(0, dueAt - performance.now()) }, reason });
   }
 
   #resumed(tab: Tab, peer: AnyPeer): void {

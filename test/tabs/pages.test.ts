@@ -137,12 +137,16 @@ it("tabs are suspended and resumed with their connection, whose credentials are 
   for (const n of [1, 2]) for (const peer of server.topic("den")) peer.notify("said", { n }, { latest: "n" });
   for (const n of [3, 4]) server.topic("den").notify("said", { n, text: "x".repeat(5_500) });
   expect(opened.map(({ peer }) => peer.state)).toEqual(["suspended", "suspended"]);
+  const seen: unknown[] = [];
+  open().peer.on("attempt", ({ number, delayMs, error }) => seen.push(number, delayMs > 59_000, error.message));
+  await pass(10);
   network.start();
   // The next attempt of the worker is more than a minute away.
   expect(opened[1]!.peer.reconnect()).toBe(true);
   await pass(5_000);
   const late: unknown = expect.stringContaining("not open within 100 ms");
   expect(attempts).toEqual([1, 0, expect.any(String), 2, expect.any(Number), late]);
+  expect(seen).toEqual([2, true, late]);
   // The room of the queue, a quarter of the limit, has no place for three of these broadcasts.
   expect(said).toEqual(["1 2", "2 2", "1 3"]);
   for (const { peer, events } of opened) {
