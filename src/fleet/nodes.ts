@@ -12,7 +12,7 @@ export const BEATS = 3;
 /** After so many own beats that did not come back, the connection is opened anew. */
 const MOST_LOST_BEATS = 2;
 /** No engine waits longer before it tries to connect again. */
-export const LONGEST_DELAY_MS = 5_000;
+export const LONGEST_RECONNECT_DELAY_MS = 5_000;
 /** How many nodes that have ended are remembered. */
 const MAX_ENDED = 10_000;
 
@@ -130,7 +130,7 @@ export class LiveNodes {
     // This node was paused or without the broker. Perhaps the others were too, and connect later. After a pause of two beats, the last sign of
     // another node may be older than its lease, because it is up to a beat older than the pause.
     if (this.#judgesFrom === Infinity || awayMs > (1.5 * this.#leaseMs) / BEATS)
-      this.#judgesFrom = now + Math.min(awayMs, LONGEST_DELAY_MS);
+      this.#judgesFrom = now + Math.min(awayMs, LONGEST_RECONNECT_DELAY_MS);
     for (const [node, { at, leaseMs }] of this.#signs)
       if (now - Math.max(at, this.#judgesFrom) > leaseMs) this.#end(node, "silent");
   }

@@ -3,7 +3,7 @@
  * it connects once.
  */
 import { EngineError, type Channel, type EngineHost } from "../topics/engine.js";
-import { LONGEST_DELAY_MS } from "./nodes.js";
+import { LONGEST_RECONNECT_DELAY_MS } from "./nodes.js";
 
 /** The delay of an attempt is random, up to a bound that doubles with each failure. */
 const FIRST_DELAY_MS = 100;
@@ -135,7 +135,7 @@ export class Reconnecting {
 
   #delayMs(): number {
     if (this.#failures === 0 && this.isUp) return MOVED_DELAY_MS;
-    return Math.random() * Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#failures);
+    return Math.random() * Math.min(LONGEST_RECONNECT_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#failures);
   }
 
   #connected(moved: readonly Channel[]): void {

@@ -70,7 +70,7 @@ export interface Place<L extends Link> {
   readonly ping?: (() => Promise<unknown>) | undefined;
   /** How long a node may take until it notices that a fault has ended its connection. */
   readonly noticeMs: number;
-  /** The longest wait until all are connected again, and until all have everything. A node or a client waits up to 20 s before it connects. */
+  /** The longest wait until all are connected again, and until all have everything. A node or a client waits up to 5 s before it connects. */
   readonly patienceMs: number;
   /** Without logs, nothing is published, and a client joins without a position. */
   readonly hasLogs: boolean;
