@@ -249,8 +249,12 @@ export class Oracle {
     const isOut = outagesOf(this.runs.get(by)!).some(({ from, to }) => from <= time && time <= to + LEASE_MS);
     // Perhaps only this one had no connection, such as to one server of a cluster.
     const own = isOut ? [] : outagesOf(this.runs.get(run)!);
-    // Several short pauses may add up to a lease.
-    own.push(...troubles.filter(({ cause }) => cause === "node" || cause === "machine"));
+    own.push(...troubles.filter(({ cause }) => cause === "node"));
+    // Several short pauses may add up to a fault.
+    const pauses = troubles.filter(
+      ({ cause, from }) => cause === "machine" && from < time && from > time - 2 * LEASE_MS,
+    );
+    if (pauses.reduce((sum, { from, to }) => sum + to - from, 0) > BEAT_MS) own.push(...pauses);
     // Its last beat came at most a beat before the trouble.
     const silentMs = LEASE_MS - BEAT_MS - LATE_MS;
     return time > endedAt || own.some(({ from, to }) => time > from + silentMs && time < dueAt(to, troubles, BEAT_MS));
