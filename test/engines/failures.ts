@@ -311,9 +311,11 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
           expect(await Promise.all([a, b].map((node) => publish(node, topic)))).toEqual(["done", "done"]);
         const repeated: Promise<void>[] = [];
         // Perhaps what was said is in the gap.
-        a.server.on("gap", (topic) => void repeated.push(say(topic)));
+        const sayAgain = (topic: string): void => void repeated.push(say(topic));
+        a.server.on("gap", sayAgain);
         await inParts(logged, say);
         await vi.waitFor(() => expect(silent.size).toBe(0), { interval: 20 });
+        a.server.off("gap", sayAgain);
         await Promise.all(repeated);
       };
       /** Resolves when all are there again, after a fault that has ended. Prints how long that took. */

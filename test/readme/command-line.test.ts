@@ -43,6 +43,15 @@ async function printedBy({ commands }: Block): Promise<string> {
     return (await promisify(execFile)("sh", ["-c", script])).stdout.trimEnd();
   }
   const clock = virtualClock();
+  try {
+    return await printedHere(commands);
+  } finally {
+    clock.restore();
+  }
+}
+
+/** Returns what commands print in this process. */
+async function printedHere(commands: readonly string[]): Promise<string> {
   let [printed, last]: [string, Ended] = ["", { code: 0, stdout: "", stderr: "" }];
   for (const command of commands) {
     const [, ...words] = withPort(command).match(/'[^']*'|\S+/g)!;
@@ -50,7 +59,6 @@ async function printedBy({ commands }: Block): Promise<string> {
     last = command === "echo $?" ? { ...last, stdout: `${last.code}\n`, stderr: "" } : await run(args);
     printed += last.stdout + last.stderr;
   }
-  clock.restore();
   return printed.trimEnd();
 }
 

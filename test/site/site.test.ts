@@ -148,7 +148,16 @@ const DESKTOP = { viewport: { width: 1440, height: 900 }, colorScheme: "light" }
 const DARK = { ...DESKTOP, colorScheme: "dark" } as const;
 const PHONE = { ...DESKTOP, viewport: { width: 390, height: 844 } } as const;
 const SERVE = "types/node/functions/serve";
-const KINDS = ["index", "guides/getting-started", "guides/rooms", "guides/troubleshooting", "API", SERVE];
+const KINDS = [
+  "index",
+  "CLI",
+  "guides/board",
+  "guides/deployment",
+  "guides/rooms",
+  "guides/troubleshooting",
+  "API",
+  SERVE,
+];
 const ALL = [...new Set([...KINDS, ...DOCUMENTS])];
 
 /** Runs a test on a page of the site, which must have no error: in a new browser page, or in one that is kept. */
