@@ -37,7 +37,7 @@ function page(report) {
     "# Benchmark",
     "`npm run bench` measures this page and writes it.",
     "![Bars of the main scenarios](benchmark.svg)",
-    `${kind} Client and server are separate processes on one machine${quick ? "" : `, which are started anew after every ${budget.roundsOfPair} rounds`}. Within each round, the contenders run in random order. Every result is checked. No process is forced to collect its garbage, except where memory is measured, in processes of its own.`,
+    `${kind} Client and server are separate processes on one machine${quick ? "" : `, which are started anew after every ${budget.roundsOfPair} rounds, and first run unmeasured over several connections, so that compiled code is compared`}. Within each round, the contenders run in random order. Every result is checked. No process is forced to collect its garbage, except where memory is measured, in processes of its own.`,
     CONTENDERS,
     `Measured ${measured.slice(0, 10)} on ${machine.cpu}, ${machine.memoryGiB} GiB, ${machine.system}, Node ${machine.node}, with ${list.join(", ")}.`,
     "## Ratios to bare ws",

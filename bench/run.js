@@ -83,8 +83,8 @@ async function play(scenario, { contenders, budget, quick }) {
     if (!quick && round % budget.roundsOfPair === 0) {
       await stopAll();
       // Heavy scenarios warm up by themselves.
-      if (!scenario.heavy && scenario.runInParent === undefined)
-        await runAll({ ...budget, ms: budget.compileMs }, () => {});
+      const runs = scenario.heavy || scenario.runInParent !== undefined ? 0 : budget.compileRuns;
+      for (let i = 0; i < runs; i++) await runAll({ ...budget, ms: budget.compileMs }, () => {});
     }
     await runAll(budget, (cell, result) => (cell.rounds[round] = result));
   }
