@@ -19,12 +19,26 @@ import { errorOfEnd, type CloseInfo, type LinkReceiver, type Link } from "../mes
 import { Abnormal, cutReason } from "../message/close-codes.js";
 
 /** Why a connection has ended, and how. */
-export interface End extends AbortCause {
-  readonly reason: Error;
-  /** How this side ended it, for a reason of its own. That is reported, whatever the other side answers. */
-  readonly own?: CloseInfo | undefined;
+export class End implements AbortCause {
   /** What is reported; `undefined` until the transport has ended. */
-  info?: CloseInfo | undefined;
+  info: CloseInfo | undefined = undefined;
+  /** How this side ended it, for a reason of its own. That is reported, whatever the other side answers. */
+  readonly own: CloseInfo | undefined;
+  readonly #what: string;
+  readonly #how: CloseInfo;
+  #reason: Error | undefined;
+
+  /** `what`: what has ended, and how. */
+  constructor(what: string, how: CloseInfo, own?: CloseInfo) {
+    this.#what = what;
+    this.#how = how;
+    this.own = own;
+  }
+
+  /** Made when it is first read: an error records its stack, which takes several microseconds. */
+  get reason(): Error {
+    return (this.#reason ??= errorOfEnd(this.#what, this.#how));
+  }
 }
 
 /** What a connection reports to its peer besides events. All peers share these functions. */
@@ -112,7 +126,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     const own = this.ended?.own;
     // A slow or broken reader often never answers the close. The socket then reports 1006, which says nothing about the cause.
     const info = own === undefined ? reported : { ...reported, ...own };
-    const end = this.ended ?? makeEnd("closed", info);
+    const end = this.ended ?? new End("closed", info);
     end.info = info;
     if (this.ended === undefined) this.#stop(end);
     this.config.hooks.closed?.(this.peer, info);
@@ -148,7 +162,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     const next = new Connection(this.peer, transport, this.config, this.#reports, this);
     this.#reports.replaced(this.peer, next);
     transport.start(next);
-    this.#settleAll({ reason: error }, next.outgoing);
+    this.#settleAll(new End("lost", { code: Abnormal, reason: "", error }), next.outgoing);
     // A peer that was never open has lost nothing of its application.
     if (next.ended === undefined && !this.wasNeverOpen) this.emit("lost", error);
   }
@@ -206,7 +220,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     const { code, error } = end;
     const reason = cutReason(end.reason);
     const own = { code, reason, ...(error !== undefined && { error }) };
-    const unsent = this.#stop(makeEnd("closed on this side", end, isReported ? own : undefined));
+    const unsent = this.#stop(new End("closed on this side", end, isReported ? own : undefined));
     transport.sayBye?.({ ...end, reason }, unsent);
     runReporting(
       () => transport.close(code, reason),
@@ -238,16 +252,4 @@ export class Connection implements LinkReceiver, FlowConnection {
     this.madeParts?.each("end", end.reason);
     return unsent;
   }
-}
-
-/** Returns why a connection has ended. Its error is made when it is first read: it records its stack, which takes several microseconds. */
-function makeEnd(what: string, how: CloseInfo, own?: CloseInfo): End {
-  let error: Error | undefined;
-  return {
-    get reason() {
-      return (error ??= errorOfEnd(what, how));
-    },
-    own,
-    info: undefined,
-  };
 }

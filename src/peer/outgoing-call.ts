@@ -31,12 +31,10 @@ export interface CallSettings {
 
 /** Checks the options of a call. Throws a `TypeError` that names the option, the rule and the value. */
 export function settingsOf(options: CallOptions, defaults: Pick<CallSettings, "timeoutMs" | "retry">): CallSettings {
-  const {
-    timeoutMs = defaults.timeoutMs,
-    retry = defaults.retry,
-    ...rest
-  } = checkOptions("options", options, CALL_OPTIONS);
-  return { timeoutMs, retry, ...rest };
+  const settings = checkOptions("options", options, CALL_OPTIONS);
+  settings.timeoutMs ??= defaults.timeoutMs;
+  settings.retry ??= defaults.retry;
+  return settings as CallSettings;
 }
 
 /** One pending call. It is the send handle of its message. */

@@ -21,7 +21,7 @@ import type { SendHandle } from "../message/transport.js";
 /** The outgoing calls of one connection. */
 export class OutgoingCalls {
   /** Why the other side can be answered, but not called: its message came by HTTP POST. `undefined` if it can be called. */
-  whyNoCalls: End | undefined = undefined;
+  whyNoCalls: Pick<End, "reason"> | undefined = undefined;
   readonly #connection: Connection;
   /** Made with the first call: most peers of a server never call. */
   #table: CallTable | undefined;
@@ -35,7 +35,7 @@ export class OutgoingCalls {
   }
 
   /** Why no call can be made; `undefined` while calls can be made. */
-  get ended(): End | undefined {
+  get ended(): Pick<End, "reason"> | undefined {
     return this.whyNoCalls ?? this.#connection.ended;
   }
 
