@@ -161,16 +161,16 @@ function openWs(
   tls?: object,
 ): OpeningSocket {
   const maxPayload = longestFrame(maxMessageBytes);
-  const webSocket = new GatheringWebSocket(url, protocols, {
-    ...tls,
+  const options = {
     headers: headers as ClientOptions["headers"],
     perMessageDeflate: false,
     maxPayload,
-    ...pieceLimits(maxPayload),
     closeTimeout: CLOSE_TIMEOUT_MS,
     // `socket/ws.ts` sends the pongs, within a limit.
     autoPong: false,
-  } as ClientOptions);
+    ...pieceLimits(maxPayload),
+  };
+  const webSocket = new GatheringWebSocket(url, protocols, tls ? { ...tls, ...options } : options);
   const socket = new WsSocket(webSocket, maxMessageBytes);
   /** Whether the offer may be the cause of the failure. The response itself is not kept, because it would live as long as the connection. */
   let mayOfferBeCause = false;

@@ -172,9 +172,11 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
       wasOpen = true;
       resolve(webSocket.protocol);
     });
-    // Node 20 and 22 emit no "close" after the "error" of a WebSocket that does not open. After "open", both have no effect. But the
-    // WebSocket of `ws`, if it is the global one, throws without a listener for "error".
+    // Node 20 and 22 emit no "close" after the "error" of a WebSocket that does not open. The WebSocket of `ws`, if it is the global
+    // one, throws without a listener for "error".
     const failed = ({ error, message, code }: FailureEvent): void => {
+      // An error records its stack, which takes as long as all else in a close.
+      if (wasOpen) return;
       const reason = "the WebSocket failed, and browsers do not say why";
       const cause = error ?? new Error(message || `closed with ${closeCode(code)}`);
       reject(new ConnectError(publicUrl(url), reason, { cause }));

@@ -32,10 +32,14 @@ export interface HeartbeatOptions {
   deadAfterMs?: number | undefined;
 }
 
-const HEARTBEAT_OPTIONS = { intervalMs: optional(finite, 25_000), deadAfterMs: optional(finite) };
+/** The times of all connections without the option. */
+const DEFAULT_TIMES: HeartbeatTimes = { intervalMs: 25_000, deadAfterMs: 45_000 };
+
+const HEARTBEAT_OPTIONS = { intervalMs: optional(finite, DEFAULT_TIMES.intervalMs), deadAfterMs: optional(finite) };
 
 /** Checks the option. Returns the times; `undefined` for `false`. Throws a `TypeError` that names the option, the rule and the value. */
-export function checkHeartbeat(given: HeartbeatOptions | false = {}): HeartbeatTimes | undefined {
+export function checkHeartbeat(given?: HeartbeatOptions | false): HeartbeatTimes | undefined {
+  if (given === undefined) return DEFAULT_TIMES;
   if (given === false) return undefined;
   const { intervalMs, deadAfterMs = intervalMs + 20_000 } = checkOptions("heartbeat", given, HEARTBEAT_OPTIONS);
   if (deadAfterMs > intervalMs) return { intervalMs, deadAfterMs };
