@@ -116,14 +116,14 @@ async function visit(page: Page, path: string): Promise<void> {
   await page.waitForFunction(() => "__vue_app__" in document.querySelector("#app")!);
 }
 
-/** `seesColours`: looks at the contrast of all text too. */
-async function faultsOf(page: Page, seesColours = true): Promise<string[]> {
+/** `isWhole`: looks at the contrast of all text too, and at what surrounds the document, which is the same on all pages. */
+async function faultsOf(page: Page, isWhole = true): Promise<string[]> {
   await page.addScriptTag({ path: join(import.meta.dirname, "node_modules/axe-core/axe.min.js") });
   return page.evaluate(async (enabled) => {
     const options = { resultTypes: ["violations"], rules: { "color-contrast": { enabled } } };
-    const { violations } = await (globalThis as any).axe.run(options);
+    const { violations } = await (globalThis as any).axe.run(enabled ? document : "main", options);
     return violations.map(({ id, nodes }: any) => `${id}: ${nodes[0].html} (${nodes.length})`);
-  }, seesColours);
+  }, isWhole);
 }
 
 function focused(page: Page): Promise<string> {
@@ -177,7 +177,7 @@ async function onPage(path: string, on: BrowserContextOptions | Page, test: (pag
 describe("the site in a browser", () => {
   describe.each([
     ["", DESKTOP, ALL],
-    // All views have the same elements, so axe looks at colours, and in the dark, only on the pages with every kind of them.
+    // All views have the same elements, so axe looks at colours, at menus, and in the dark, only on the pages with every kind of them.
     [", dark", DARK, KINDS],
   ] as const)("a document%s", (_which, view, paths) => {
     // One page, which loads what all documents have in common once.
