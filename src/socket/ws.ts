@@ -2,7 +2,7 @@
 import type { Socket as NetSocket } from "node:net";
 import type { Duplex } from "node:stream";
 import * as ws from "ws";
-import { WebSocket, type RawData } from "ws";
+import { WebSocket } from "ws";
 import { shareTimer } from "../base/shared-timer.js";
 import type { EncodedFrame, Traffic } from "../message/transport.js";
 import { ROOM_FOR_PONGS, type Socket } from "./socket.js";
@@ -54,9 +54,18 @@ function pieces(bytes: number, size: number): number {
   return 128 + Math.ceil(bytes / size);
 }
 
+/** The events of a WebSocket that a `WsSocket` takes. */
+const EVENTS = ["message", "ping", "pong", "error", "close"] as const;
+
 /** A WebSocket whose frames a `WsSocket` writes. Its close overtakes none of them. */
 export class GatheringWebSocket extends WebSocket {
   wsSocket: WsSocket | undefined = undefined;
+
+  /** Gives an event to the `WsSocket`, and then to listeners. If the `WsSocket` listened, its listeners would take 150 bytes. */
+  override emit(event: string | symbol, ...args: any[]): boolean {
+    const isTaken = writesToSockets && this.wsSocket?.take(event, args[0], args[1]) === true;
+    return (isTaken && this.listenerCount(event) === 0) || super.emit(event, ...args);
+  }
 
   /** Closes after all earlier frames. `ws` also calls this when the other side closes or breaks the protocol. */
   override close(code?: number, data?: string | Buffer): void {
@@ -113,14 +122,21 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     // Bun's event has no socket.
     if (raw === undefined) webSocket.once("upgrade", ({ socket }) => (this.#raw = socket ?? undefined));
     webSocket.wsSocket = this;
-    // All sockets share these functions, because closures for each take memory when thousands are idle.
-    /* oxlint-disable typescript/unbound-method -- each gets its WebSocket as `this`. */
-    webSocket.on("message", WsSocket.#received);
-    webSocket.on("ping", WsSocket.#pinged);
-    webSocket.on("pong", WsSocket.#ponged);
-    webSocket.on("error", WsSocket.#failed);
-    webSocket.on("close", WsSocket.#closed);
-    /* oxlint-enable typescript/unbound-method */
+    // Bun makes the WebSockets of a server itself, and emits only events that have a listener.
+    if (!writesToSockets)
+      for (const event of EVENTS) webSocket.on(event, (...args: unknown[]) => this.take(event, args[0], args[1]));
+  }
+
+  /** Takes an event of the WebSocket, with its arguments. Returns false if it is none of `EVENTS`. */
+  take(event: string | symbol, first: any, second: any): boolean {
+    if (event === "message") this.#received(first as Buffer, second as boolean);
+    else if (event === "ping") this.#pinged(first as Buffer);
+    else if (event === "pong") this.#ponged(first as Buffer);
+    else if (event === "close") this.#closed(first as number, second as Buffer);
+    // An error is recorded. "close" always follows.
+    else if (event === "error") this.#error ??= first as Error;
+    else return false;
+    return true;
   }
 
   /** Calls `then` when the other side has answered a ping that follows all sent frames. Returns false if it cannot. */
@@ -134,46 +150,36 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   }
 
   /** Takes a text or binary frame. If the budget of this tick is spent, processes it in a later tick. */
-  static #received(this: WebSocket, data: RawData, isBinary: boolean): void {
-    const socket = (this as GatheringWebSocket).wsSocket!;
-    const bytes = data as Buffer;
-    const isFree = socket.budget.received();
-    socket.#frameBytes = bytes.length;
+  #received(bytes: Buffer, isBinary: boolean): void {
+    const isFree = this.budget.received();
+    this.#frameBytes = bytes.length;
     // Ignored frames are not decoded, because decoding text that is not UTF-8 creates an error.
-    if (socket.#isClosing) return;
-    if (isFree) socket.receiveFrame(isBinary ? bytes : bytes.toString());
-    else socket.budget.add(() => socket.receiveFrame(isBinary ? bytes : bytes.toString()));
+    if (this.#isClosing) return;
+    if (isFree) this.receiveFrame(isBinary ? bytes : bytes.toString());
+    else this.budget.add(() => this.receiveFrame(isBinary ? bytes : bytes.toString()));
   }
 
   /** Takes a pong. A pong that answers a read mark was requested, so it does not count towards a flood. */
-  static #ponged(this: WebSocket, payload: Buffer): void {
-    const socket = (this as GatheringWebSocket).wsSocket!;
-    if (socket.#readMarks?.reached(payload.toString()) === true) socket.budget.received();
-    else socket.#controlled();
+  #ponged(payload: Buffer): void {
+    if (this.#readMarks?.reached(payload.toString()) === true) this.budget.received();
+    else this.#controlled();
   }
 
   /** Answers a ping, unless `ROOM_FOR_PONGS` is used up. Without this bound, unsent pongs to a client would grow without limit. */
-  static #pinged(this: WebSocket, data: Buffer): void {
-    const socket = (this as GatheringWebSocket).wsSocket!;
-    socket.#controlled();
-    if (socket.#isClosing) return;
+  #pinged(data: Buffer): void {
+    this.#controlled();
+    if (this.#isClosing) return;
     // A pong confirms that all frames before the ping are processed.
-    if (socket.budget.hasWork) socket.budget.add(() => socket.#pong(data));
-    else socket.#pong(data);
+    if (this.budget.hasWork) this.budget.add(() => this.#pong(data));
+    else this.#pong(data);
   }
 
-  /** Records an error. `close` always follows. */
-  static #failed(this: WebSocket, cause: Error): void {
-    (this as GatheringWebSocket).wsSocket!.#error ??= cause;
-  }
-
-  static #closed(this: WebSocket, code: number, reason: Buffer): void {
-    const socket = (this as GatheringWebSocket).wsSocket!;
-    socket.#heartbeat?.stop();
-    socket.budget.forgetSocket();
+  #closed(code: number, reason: Buffer): void {
+    this.#heartbeat?.stop();
+    this.budget.forgetSocket();
     const end = (): void =>
-      socket.end({ code: failureCode(socket.#error) ?? code, reason: reason.toString(), error: socket.#error });
-    if (socket.budget.hasWork) socket.budget.add(end);
+      this.end({ code: failureCode(this.#error) ?? code, reason: reason.toString(), error: this.#error });
+    if (this.budget.hasWork) this.budget.add(end);
     else end();
   }
 

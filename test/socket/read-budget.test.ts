@@ -166,9 +166,9 @@ it("is forgotten by its budget when it has closed, because a session without a s
     pause,
     resume() {},
   });
-  const { budget } = new WsSocket(webSocket as never, 1000);
-  webSocket.emit("close", 1000, Buffer.alloc(0));
-  await new Promise<void>((resolve) => budget.add(resolve));
+  const socket = new WsSocket(webSocket as never, 1000);
+  socket.take("close", 1000, Buffer.alloc(0));
+  await new Promise<void>((resolve) => socket.budget.add(resolve));
   expect(pause).not.toHaveBeenCalled();
 });
 
