@@ -171,23 +171,24 @@ interface OpeningPeer<P extends AnyPeer> {
 
 /**
  * Makes a peer that connects. The functions `open` and `connect` of both entries call it with checked options. Those of Node also
- * give `headers`. `Link`: the class of a link over the sockets of `openSocket`.
+ * give `headers`. `Link`: the class of a link over the sockets of `openSocket`. `share`: returns the plan of earlier clients with equal
+ * options, if there are any, because a plan and its config live as long as the peer.
  */
 export function openPeer<C extends Contract<C>, S extends Contract<S>>(
   url: Supplied<string | URL>,
   options: Checked<typeof CONNECT_OPTIONS> & { headers?: unknown },
   openSocket: Open,
   Link: typeof NegotiatedLink,
+  share = (made: ClientPlan): ClientPlan => made,
 ): OpeningPeer<Peer<C, S>> {
   const { signal, onOpen, openTimeoutMs, heartbeat, dialect, headers, auth, link } = options;
-  const config = makeConfig(options, {}, onOpen !== undefined);
-  // Without the other options, because it lives as long as the peer.
-  const driver = new ClientDriver({
+  const config = makeConfig(options, undefined, onOpen !== undefined);
+  const plan = share({
+    config,
     onOpen,
     openTimeoutMs,
     heartbeat,
     dialect,
-    credentials: new Credentials(url, headers, auth),
     offersV1: link === "packed",
     open: openSocket,
     Link,
@@ -195,7 +196,8 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
     // A literal that begins with a spread has a hidden class of its own, and takes ten times as long.
     ...options.reconnect,
   });
-  const peer = createPeer<C, S>(driver.link, config);
+  const driver = new ClientDriver(plan, new Credentials(url, headers, auth));
+  const peer = createPeer<C, S>(driver.link, plan.config);
   startPeer(peer);
   const ignoreSignal = signal === undefined ? () => {} : endOnAbort(peer, signal);
   driver.run(peer);

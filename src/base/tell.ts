@@ -41,8 +41,13 @@ export function refuseUnknownEvents(prototype: object, known: object): void {
 /** A server may add and remove methods for as long as it lives. */
 const MOST_WARNINGS = 1000;
 
-/** Warns, by the runtime's function, that the handler of `method` failed, unless `warned` has the method or is full. */
-export function warnOnce(warned: Set<string>, method: string, cause: unknown): void {
+/** The methods of each server, or other object, whose failure was reported as a warning. */
+const warnings = new WeakMap<object, Set<string>>();
+
+/** Warns, by the runtime's function, that the handler of `method` failed, unless it has done so for `source`, or too often. */
+export function warnOnce(source: object, method: string, cause: unknown): void {
+  const warned = warnings.get(source) ?? new Set<string>();
+  warnings.set(source, warned);
   if (warned.has(method) || warned.size >= MOST_WARNINGS) return;
   warned.add(method);
   const warning = new Error(`"${method}" failed, and nothing listens for \`error\``, { cause });

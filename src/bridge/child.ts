@@ -144,11 +144,10 @@ export class Child {
     });
     stdout!.on("error", ignore).on("data", output);
     if (typeof stderr === "function") {
-      const warned = new Set<string>();
       const take = (chunk: Buffer): void =>
         runReporting(
           () => stderr(chunk),
-          (error) => warnOnce(warned, "stderr", error),
+          (error) => warnOnce(child, "stderr", error),
         );
       child.stderr!.on("error", ignore).on("data", take);
     }

@@ -7,19 +7,23 @@ import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js"
 import { ConnectError } from "../message/errors.js";
 import { Heartbeat, type HeartbeatTimes } from "../socket/heartbeat.js";
 import { errorOfEnd, type CloseInfo, type SocketSource } from "../message/transport.js";
+import type { Config } from "../peer/config.js";
 import type { Connection } from "../peer/connection.js";
 import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import { PROTOCOL, type LinkDelegate, type NegotiatedLink } from "../session/link.js";
 import { Backoff, type DelayRange } from "./backoff.js";
+import type { Credentials } from "./credentials.js";
 import { attemptConnection, type HandshakeResult, type ConnectAttempt, type ConnectPlan } from "./open.js";
 import { watchPage } from "./page.js";
 
 /** Sends the first messages of a new connection, before all others. */
 export type OnOpen = (server: Caller<any>) => unknown;
 
-/** The options by which a client connects and reconnects. */
+/** The options by which a client connects and reconnects, without those that differ from client to client. */
 export interface ClientPlan extends ConnectPlan, DelayRange {
+  /** The config of its peer. */
+  readonly config: Config;
   readonly onOpen: OnOpen | undefined;
   /** The timeout of an attempt, from its start until `onOpen` is done, in milliseconds. */
   readonly openTimeoutMs: number;
@@ -41,6 +45,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   declare readonly link: NegotiatedLink;
   declare readonly freshAuth: SocketSource["freshAuth"];
   readonly #plan: ClientPlan;
+  readonly #credentials: Credentials;
   /** Runs while messages flow, if the other side answers pings. */
   #heartbeat: Heartbeat | undefined;
   readonly #backoff: Backoff;
@@ -66,11 +71,11 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #retryMs: number | undefined;
 
   /** Does nothing before `run`. */
-  constructor(plan: ClientPlan) {
+  constructor(plan: ClientPlan, credentials: Credentials) {
     this.deadline = 0;
     this.#plan = plan;
+    this.#credentials = credentials;
     this.#backoff = new Backoff(plan);
-    const { credentials } = plan;
     if (credentials.offersAuth)
       this.freshAuth = async () => (this.#takesAuth === true ? credentials.freshAuth() : undefined);
     this.link = new plan.Link(plan.limits, plan.reconnects !== false, this);
@@ -112,7 +117,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
    * fresh credentials.
    */
   async #connect(reason?: Error | CloseInfo): Promise<void> {
-    const { credentials } = this.#plan;
+    const credentials = this.#credentials;
     for (let isFresh = false; ;) {
       const delayMs = isFresh ? 0 : this.#backoff.nextDelayMs(this.#retryMs);
       if (reason !== undefined) await this.#backOff(reason, delayMs);
@@ -123,7 +128,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
       try {
         this.#attempt = attempt;
         setDeadline(this, this.#plan.openTimeoutMs);
-        return this.#attach(await attemptConnection(this.#plan, attempt), session !== undefined);
+        return this.#attach(await attemptConnection(this.#plan, credentials, attempt), session !== undefined);
       } catch (error) {
         if (this.#isOver) return;
         isFresh = !isFresh && credentials.mayChange && (error as ConnectError).status === 401;
@@ -173,7 +178,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /** Ends the delay before an attempt, or an attempt that has taken too long. */
   expire(): void {
-    const { openTimeoutMs, credentials } = this.#plan;
+    const { openTimeoutMs } = this.#plan;
     const reason = `not open within ${openTimeoutMs} ms`;
     if (this.#skipDelay !== undefined) this.#skipDelay();
     else if (this.#takesAuth === undefined) this.#attempt?.onAbort?.(reason);
@@ -181,7 +186,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     else {
       // An `onOpen` that awaits a call by the peer never ends.
       const hint = "`onOpen` has not ended, and calls by the peer wait for it";
-      this.#openFailed(new ConnectError(credentials.publicUrl, `${reason}: ${hint}`));
+      this.#openFailed(new ConnectError(this.#credentials.publicUrl, `${reason}: ${hint}`));
     }
   }
 

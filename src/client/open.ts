@@ -54,8 +54,6 @@ export interface ConnectAttempt extends Attempt {
 
 /** How a client connects. */
 export interface ConnectPlan {
-  /** Gives the URL, the headers and `auth`. */
-  readonly credentials: Credentials;
   /** Whether `reciproc.v1` is offered. Without it, and if the server does not choose it, the link sends plain frames. */
   readonly offersV1: boolean;
   readonly dialect: Pick<CoreDialect, "subprotocol"> | undefined;
@@ -64,19 +62,24 @@ export interface ConnectPlan {
 }
 
 /** Returns the subprotocols to offer. */
-function offerOf({ offersV1, dialect, credentials }: ConnectPlan, { session }: ConnectAttempt): string[] {
-  const own = [PROTOCOL, session && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
+function offerOf({ offersV1, dialect }: ConnectPlan, offersAuth: boolean, { session }: ConnectAttempt): string[] {
+  const own = [PROTOCOL, session && RESUME_OFFER, offersAuth && AUTH_OFFER];
   return [...(offersV1 ? own : []), dialect?.subprotocol].filter((name) => typeof name === "string");
 }
 
 /**
  * Makes one connection attempt, with the offer. If the offer may be the cause of a failure, connects once more without it. Rejects
- * with `ConnectError`, also when it is aborted, or with an error after which no attempt is made again.
+ * with `ConnectError`, also when it is aborted, or with an error after which no attempt is made again. `credentials`: give the URL, the
+ * headers and `auth`.
  */
-export async function attemptConnection(plan: ConnectPlan, attempt: ConnectAttempt): Promise<HandshakeResult> {
-  const { credentials, open, limits } = plan;
+export async function attemptConnection(
+  plan: ConnectPlan,
+  credentials: Credentials,
+  attempt: ConnectAttempt,
+): Promise<HandshakeResult> {
+  const { open, limits } = plan;
   const { isKnown } = attempt;
-  const offer = offerOf(plan, attempt);
+  const offer = offerOf(plan, credentials.offersAuth, attempt);
   let opening: OpeningSocket | undefined;
   let isAbandoned = false;
   const connect = async ({ url, headers, auth }: AttemptCredentials, protocols: string[]): Promise<HandshakeResult> => {

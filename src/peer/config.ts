@@ -51,6 +51,8 @@ const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== u
 
 /** The methods of a peer that serves none. */
 const NO_METHODS = new Map<string, AnyHandler>();
+/** The hooks of a peer without a server. */
+const NO_HOOKS: Hooks = {};
 /** The features of a peer that has none. */
 const NO_FEATURES: readonly (Feature | BytesCodec)[] = [];
 
@@ -108,7 +110,7 @@ function gather(all: readonly (Feature | BytesCodec)[], dialect: CoreDialect) {
 let gathered: ReturnType<typeof gather> | undefined;
 
 /** Makes a config of options that are checked. Throws a `TypeError` if a schema or a contract does not fit the methods. */
-export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, hooks: Hooks = {}, hasOnOpen = false) {
+export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, hooks = NO_HOOKS, hasOnOpen = false) {
   const { methods, fallback, timeoutMs, retry, use: all = NO_FEATURES, dialect = DEFAULT_DIALECT } = checked;
   const features = gathered?.all === all && gathered.dialect === dialect ? gathered : (gathered = gather(all, dialect));
   const { use, fitSchemas } = features;

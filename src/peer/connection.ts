@@ -192,7 +192,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     const { hooks } = this.config;
     const isHeard = tell(this.peer, "error", [error, call]);
     if (!hooks.error?.(error, this.peer, call) && !isHeard && name !== undefined)
-      warnOnce((hooks.warned ??= new Set()), name, error);
+      warnOnce(hooks.server ?? this.peer, name, error);
   }
 
   /**

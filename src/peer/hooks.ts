@@ -11,10 +11,8 @@ export interface FailedCall {
 
 /** The hooks of a peer, or of all peers of a server. None of the functions throws. */
 export interface Hooks {
-  /** The methods whose failure was reported as a warning. Made with the first. */
-  warned?: Set<string>;
   /** The server whose peers these are. */
-  readonly server?: unknown;
+  readonly server?: object;
   /** Takes an error that a peer emits. Returns true if a listener of the server got it. */
   error?(error: unknown, peer: unknown, call: FailedCall | undefined): boolean;
   /** Returns the error that answers a call whose handler failed with `error`, unless that is "Internal error". */

@@ -95,3 +95,20 @@ it("over TLS sends the client certificate of `tls` to a server that requires one
 function nameOf({ socket }: IncomingMessage): unknown {
   return (socket as TLSSocket).getPeerCertificate().subject.CN;
 }
+
+it("serves the methods, and keeps the limits, of each client, when clients have almost the same options", async () => {
+  await using server = await serve({
+    port: 0,
+    methods: { ask: (_p, { peer }) => peer.request("name", ["x".repeat(100)]) },
+  });
+  const first = { methods: { name: () => "first" }, limits: { maxMessageBytes: 200 } };
+  const second = { ...first, methods: { name: () => "second" } };
+  const third = { ...first, limits: { maxMessageBytes: 100 } };
+  const fourth = { ...first, methods: { ...first.methods, other: () => "other" } };
+  const answers: unknown[] = [];
+  for (const options of [first, second, first, third, fourth, first]) {
+    await using peer = await connect(server.url, options);
+    answers.push(await peer.request("ask").catch((error: Error) => error.constructor.name));
+  }
+  expect(answers).toEqual(["first", "second", "first", "RpcError", "first", "first"]);
+});
