@@ -123,12 +123,11 @@ export function countDropped({ counts, transport, config, peer }: Connection, me
 export class LiveFlow extends Flow implements Expiring {
   declare protected readonly connection: Connection;
   deadline = 0;
-  /** How many unsent bytes of the transport are broadcasts, at most. Only the others can end the connection. */
-  #broadcastBytes = 0;
 
+  /** Broadcasts do not end the connection. */
   override get ordinaryUnsentBytes(): number {
     const { unsentBytes = 0 } = this.connection.transport;
-    const ordinary = unsentBytes - this.#broadcastBytes;
+    const ordinary = unsentBytes - this.broadcastBytes;
     return this.isBehind ? ordinary + this.queue!.ordinaryLength : ordinary;
   }
 
@@ -187,17 +186,12 @@ export class LiveFlow extends Flow implements Expiring {
   }
 
   protected override sent(text: MessageText, handle: SendHandle, message: EncodedMessage | undefined): void {
-    if (isOfMany(handle)) this.#countBroadcasts(this.#broadcastBytes + (message?.unsentBytes ?? unsentBytesOf(text)));
-  }
-
-  #countBroadcasts(bytes: number): void {
-    this.#broadcastBytes = bytes;
-    this.isMixed = bytes > 0;
+    if (isOfMany(handle)) this.broadcastBytes += message?.unsentBytes ?? unsentBytesOf(text);
   }
 
   protected override check(): void {
     // Other broadcasts were sent. Without a socket, those in the replay log are not among the unsent bytes.
-    if (!this.isDown) this.#countBroadcasts(Math.min(this.#broadcastBytes, this.connection.transport.unsentBytes ?? 0));
+    if (!this.isDown) this.broadcastBytes = Math.min(this.broadcastBytes, this.connection.transport.unsentBytes ?? 0);
     super.check();
   }
 

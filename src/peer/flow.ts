@@ -73,9 +73,9 @@ export class Flow implements Sink {
    */
   protected state: "open" | "full" | "draining" | "down" | "ended" | "slow";
   /** The messages that wait while the state is not `open`, in order. */
-  protected queue: SendQueue | undefined;
-  /** Whether some of the unsent bytes do not count against the connection. Then `decide` sees each message. */
-  protected isMixed = false;
+  protected queue: SendQueue | undefined = undefined;
+  /** How many unsent bytes of the transport are broadcasts, at most. While there are some, `decide` sees each message. */
+  protected broadcastBytes = 0;
   /** The length of the calls that the transport refused, and that wait for the next connection. */
   #refusedLength = 0;
   /** The length of the ordinary messages that were queued when the socket was lost. Only those that come later count. */
@@ -138,7 +138,7 @@ export class Flow implements Sink {
   /** As `Sink.send`. If the other side reads too slowly, ends the connection instead. */
   send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
     const { transport, config } = this.connection;
-    const isFree = this.state === "open" && !this.isMixed && handle?.droppable === undefined;
+    const isFree = this.state === "open" && this.broadcastBytes === 0 && handle?.droppable === undefined;
     if (!isFree || (transport.unsentBytes ?? 0) > config.marks.limit) {
       const isQueued = this.decide(text, handle);
       if (isQueued !== undefined) return isQueued;
