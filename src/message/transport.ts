@@ -215,9 +215,12 @@ export function unsentBytesOf(source: MessageText): number {
   return utf8Bytes(source) * (typeof source === "string" ? 1 : 4 / 3) + OVERHEAD_BYTES;
 }
 
-/** A message for many peers, encoded once, with its frame for each kind of link. */
+/** A message for many peers, or several that share a pack, encoded once, with its frame for each kind of link. */
 export class EncodedMessage {
   readonly source: MessageText;
+  /** The message of the last `followedBy`, and what that returned. */
+  #next: EncodedMessage | undefined;
+  #joined: EncodedMessage | undefined;
   #text: string | undefined;
   #unsentBytes: number | undefined;
   #plain: EncodedFrame | undefined;
@@ -233,6 +236,20 @@ export class EncodedMessage {
     return (this.#text ??= plainText(this.source));
   }
 
+  /** As `text`: the messages of a pack are joined. */
+  toString(): string {
+    return this.text;
+  }
+
+  /** Returns this message and `next` for one pack. All peers that get the same messages in a tick share the result. */
+  followedBy(next: EncodedMessage): EncodedMessage {
+    if (this.#next !== next) {
+      this.#next = next;
+      this.#joined = new EncodedMessage(`${this.text},${next.text}`);
+    }
+    return this.#joined!;
+  }
+
   get unsentBytes(): number {
     return (this.#unsentBytes ??= unsentBytesOf(this.source));
   }
@@ -242,7 +259,7 @@ export class EncodedMessage {
     return (this.#plain ??= new EncodedFrame(this.text));
   }
 
-  /** A pack of this message only. */
+  /** A pack of nothing else. */
   get pack(): EncodedFrame {
     return (this.#pack ??= new EncodedFrame(`[${this.text}]`));
   }

@@ -1,9 +1,11 @@
 /** The link of a server: the hello of its client, broadcasts, the memory of a suspended session, and the resumption by its client. */
 import type { Linked } from "../base/list.js";
+import { PACK_LENGTH } from "../session/sizes.js";
+import { currentTick } from "../socket/coalescer.js";
 import * as CloseCode from "../message/close-codes.js";
 import { exceeds, sentForm } from "../message/codec.js";
 import { member } from "../message/message.js";
-import { Frame, type EncodedMessage } from "../message/transport.js";
+import { EncodedMessage, Frame, type EncodedFrame } from "../message/transport.js";
 import type { Socket } from "../socket/socket.js";
 import type { Attachment, EndpointLimits } from "../session/state.js";
 import { helloOf, limitsOf, says, sessionlessHello, type ResumeFrame } from "../session/frames.js";
@@ -38,6 +40,8 @@ export class ServerLink extends NodeLink implements Resumable {
   /** The length of the data that the receiver keeps for the other side, and of the queued broadcasts. */
   #kept = 0;
   #keptBroadcasts = 0;
+  /** The tick of the last message to many peers. */
+  #broadcastTick = -1;
   /** The length of the frame that was received last, and what counts its parts that are in use, once that is asked for. */
   #frameLength = 0;
   #lastFrame: Frame | undefined;
@@ -118,16 +122,45 @@ export class ServerLink extends NodeLink implements Resumable {
     this.closed({ code, reason });
   }
 
-  /** As `send`. The message is written in the frame that is encoded for many peers, unless others are collected in this tick. */
+  /** As `send`. The first message of a tick is written at once, if no other waits, and further ones in a pack. Peers with the same messages share it. */
   sendEncoded(message: EncodedMessage): boolean | "full" {
     const text = sentForm(message.source, this.takesBytes, message);
     const { session } = this.state;
     if (session !== undefined && exceeds(text, session.theirs.maxMessageBytes)) return false;
     let at = this.withRoom();
     if (at !== undefined && at.length > 0) at = this.makeRoom(at, text);
-    if (at === undefined || at.length > 0) return this.send(text);
-    const frame = typeof text === "string" ? message.pack : message.binary;
-    const { socket } = at;
+    if (at === undefined) return this.send(text);
+    if (typeof text !== "string") return this.#sendFrame(at, message.binary);
+    const tick = currentTick();
+    const isFirst = at.length === 0 && this.#broadcastTick !== tick;
+    this.#broadcastTick = tick;
+    if (isFirst || text.length >= PACK_LENGTH) return this.#sendFrame(at, message.pack);
+    // Without a session, no other socket follows a closed one.
+    if (!at.socket.open) return false;
+    const { messages } = at;
+    const last = messages?.at(-1);
+    if (messages === undefined) at.messages = [message];
+    else if (last instanceof EncodedMessage) messages[messages.length - 1] = last.followedBy(message);
+    else messages.push(message);
+    at.length += text.length + 1;
+    this.tick.schedule();
+    return true;
+  }
+
+  /** Sends the messages of this tick. If all were for many peers, these share the frame. */
+  protected override flushMessages(): void {
+    const at = this.flowing;
+    const messages = at?.messages;
+    const first = messages?.[0];
+    if (messages?.length !== 1 || !(first instanceof EncodedMessage) || at!.ackDue !== undefined)
+      return super.flushMessages();
+    at!.messages = undefined;
+    at!.length = 0;
+    this.#sendFrame(at!, first.pack);
+  }
+
+  /** Sends a data frame. All earlier ones were written. */
+  #sendFrame({ session, socket }: Attachment, frame: EncodedFrame): boolean {
     const isSent = socket.sendEncoded?.(frame) ?? socket.send(frame.content);
     if (session === undefined) return isSent;
     session.push(frame.content);

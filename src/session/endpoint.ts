@@ -210,7 +210,7 @@ export abstract class Endpoint {
     const offer = this.#wantsSession ? member(hello, "session") : undefined;
     if (!isObject(offer)) {
       if (session !== undefined) return this.#discard(NO_SESSIONS, at);
-      this.#flushMessages();
+      this.flushMessages();
       this.write([Frames.sessionlessHello(this.limits.bytes)]);
       this.startMessages(at, "sessionless");
     } else if (session === undefined) this.#open(at, offer, isAwaited);
@@ -226,7 +226,7 @@ export abstract class Endpoint {
   #open(at: Attachment, offer: unknown, isAwaited: boolean): void {
     const offered = Frames.sessionOf(offer);
     if (offered === undefined) return this.fail("`session` of a hello breaks its rules");
-    this.#flushMessages();
+    this.flushMessages();
     at.owesHello = true;
     if (isAwaited) this.write([]);
     this.startMessages(at, "live", new Session(this.limits, offered));
@@ -299,7 +299,7 @@ export abstract class Endpoint {
       if (!at.socket.open) return false;
       (at.messages ??= []).push(text);
       at.length += text.length + 1;
-      if (isDue) this.#flushMessages();
+      if (isDue) this.flushMessages();
       return true;
     }
     // The send buffer is empty, and all logged frames were written.
@@ -325,7 +325,7 @@ export abstract class Endpoint {
   /** Sends the report of dropped messages in order with the messages, as a data frame, so that it arrives once (rule 5). */
   #sendMissed(): void {
     if (this.#missed === 0 || !this.isReciproc) return;
-    this.#flushMessages();
+    this.flushMessages();
     // The messages may have filled the log, or ended the connection.
     const at = this.withRoom();
     if (at === undefined) return;
@@ -341,7 +341,7 @@ export abstract class Endpoint {
     if (!(state instanceof Attachment)) return;
     if (state.controls !== undefined) this.#flushControls(state);
     if (state.ackDue === "now") this.#sendAck(state, state.session!);
-    if (state.messages !== undefined) this.#flushMessages();
+    if (state.messages !== undefined) this.flushMessages();
   }
 
   /** Sends a control frame, after an ack that is owed. Returns false if it was not sent, because no messages flow. */
@@ -440,7 +440,7 @@ export abstract class Endpoint {
    */
   protected makeRoom(at: Attachment, text: MessageText): Attachment | undefined {
     if (typeof text === "string" && at.length + text.length <= PACK_LENGTH) return at;
-    this.#flushMessages();
+    this.flushMessages();
     return this.withRoom();
   }
 
@@ -451,7 +451,7 @@ export abstract class Endpoint {
   }
 
   /** Sends the messages of this tick: in one data frame, or each plainly if the other side is not reciproc. */
-  #flushMessages(): void {
+  protected flushMessages(): void {
     const { state } = this;
     if (!(state instanceof Attachment)) return;
     const { messages } = state;
@@ -459,7 +459,7 @@ export abstract class Endpoint {
     state.messages = undefined;
     state.length = 0;
     if (this.isReciproc) this.sendData(state, `[${messages.join(",")}]`);
-    else state.socket.send(...messages);
+    else state.socket.send(...(messages as string[]));
   }
 
   /** Sends frames, after the hello if that is owed. Returns false if there is no socket, or it takes no more frames. */

@@ -1,5 +1,5 @@
 /** The parts of an endpoint: its limits, its states, and what belongs to one socket. */
-import type { CloseInfo } from "../message/transport.js";
+import type { CloseInfo, EncodedMessage } from "../message/transport.js";
 import type { Socket } from "../socket/socket.js";
 import type { SessionLimits } from "./frames.js";
 import type { AckDue, Session } from "./session.js";
@@ -35,7 +35,8 @@ export class Attachment {
   declare readonly socket: Socket;
   /** The frames for the end of the tick: the control frames, and then the messages, in one pack if this end packs. */
   declare controls: string[] | undefined;
-  declare messages: string[] | undefined;
+  /** Only a server, which always packs, has messages for many peers. */
+  declare messages: (string | EncodedMessage)[] | undefined;
   /** The length of the messages of this tick, in a pack. */
   declare length: number;
   /** When an ack is sent; `undefined` if none is due. */

@@ -64,9 +64,9 @@ async function served<T = PlainPeer>(options: object, open: (url: string) => Pro
   return { server, client, peer: await arrived };
 }
 
-async function another(server: Server, url = server.url): Promise<[PlainPeer, AnyPeer]> {
+async function another(server: Server, url = server.url, protocols: string[] = []): Promise<[PlainPeer, AnyPeer]> {
   const arrived = nextPeer(server);
-  const client = await plainPeer(url);
+  const client = await plainPeer(url, protocols);
   onTestFinished(() => client[Symbol.dispose]());
   return [client, await arrived];
 }
@@ -154,6 +154,39 @@ it("writes the same memory to every plain peer of a topic, in order with its oth
   // No more than 8 KiB of a tick do not count as unsent.
   for (let i = 0; i < 20; i++) server.topic("all").notify("shared", ["x".repeat(1000)]);
   expect(peer.stats().unsentBytes).toBeGreaterThan(8192);
+});
+
+it("writes one pack with the further broadcasts of a tick, from the same memory to every packed peer, in order with others", async () => {
+  const { client, peer, written, server } = await overStream({ session: false }, ["reciproc.v1"]);
+  const [other, second] = await another(server, (client.webSocket as { url: string }).url, ["reciproc.v1"]);
+  for (const one of [client, other]) {
+    one.webSocket.send('{"hello":{}}');
+    one.webSocket.send('{"ping":0}');
+    while (one.received.at(-1) !== '{"pong":0}') await once(one.webSocket, "message");
+    one.received.length = 0;
+  }
+  for (const one of [peer, second]) server.topic("all").add(one);
+  const packs = (): unknown[][] =>
+    client.received.map((text) => (JSON.parse(text) as { params: unknown[] }[]).map(({ params }) => params[0]));
+  const broadcast = (i: number, length = 0): void => server.topic("all").notify("t", [i, "x".repeat(length)]);
+  for (let i = 0; i < 20; i++) broadcast(i);
+  await Promise.all([until(client, 2), until(other, 2)]);
+  expect(packs()).toEqual([[0], Array.from({ length: 19 }, (_, i) => i + 1)]);
+  expect(other.received).toEqual(client.received);
+  const memories = written.chunks.filter(({ copy }) => copy.includes('"t"')).map(({ memory }) => memory);
+  expect(new Set(memories.map((one) => `${one.byteOffset} ${one.length}`)).size).toBe(memories.length / 2);
+  // A message between them is in the pack of its peer.
+  client.received.length = 0;
+  for (let i = 0; i < 3; i++) broadcast(i);
+  peer.notify("n", ["own"]);
+  broadcast(3);
+  await until(client, 2);
+  expect(packs()).toEqual([[0], [1, 2, "own", 3]]);
+  // A pack has at most 8 KiB.
+  client.received.length = 0;
+  for (let i = 0; i < 4; i++) broadcast(i, 4_000);
+  await until(client, 3);
+  expect(packs()).toEqual([[0], [1, 2], [3]]);
 });
 
 /** Distinct texts that are long enough for a buffer of their own. */
