@@ -95,9 +95,18 @@ function encodeId(id: Id): string {
   return typeof id === "number" ? String(id) : JSON.stringify(id);
 }
 
+/** The method of the last call, and its JSON. Most calls in a row are of one method, and encoding its name took 0.1 µs of a call. */
+let lastMethod: string | undefined;
+let lastName: string;
+
 function encodeCall(before: string, method: string, params: unknown): MessageText {
   if (typeof method !== "string") throw expected("method", "a string", method);
-  const name = JSON.stringify(method);
+  if (method !== lastMethod) {
+    lastName = JSON.stringify(method);
+    lastMethod = method;
+  }
+  // A `toJSON` of the params may encode another call.
+  const name = lastName;
   if (params === undefined) return `${before}"method":${name}}`;
   const text = stringify(params);
   const json = typeof text === "object" ? text.json : text;
@@ -119,6 +128,7 @@ function encodeCall(before: string, method: string, params: unknown): MessageTex
  * Returns the JSON text of `value`; `undefined` if it has none, such as a function. Throws as `checkForms` does.
  */
 export function stringify(value: unknown): MessageText | undefined {
+  if (typeof value === "number" && Number.isFinite(value)) return String(value);
   checkForms(value);
   return (stringifyWithBytes ?? messageJson)(value);
 }
