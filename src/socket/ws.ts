@@ -61,10 +61,12 @@ const EVENTS = ["message", "ping", "pong", "error", "close"] as const;
 export class GatheringWebSocket extends WebSocket {
   wsSocket: WsSocket | undefined = undefined;
 
-  /** Gives an event to the `WsSocket`, and then to listeners. If the `WsSocket` listened, its listeners would take 150 bytes. */
-  override emit(event: string | symbol, ...args: any[]): boolean {
-    const isTaken = writesToSockets && this.wsSocket?.take(event, args[0], args[1]) === true;
-    return (isTaken && this.listenerCount(event) === 0) || super.emit(event, ...args);
+  /** Gives a message to the `WsSocket`, and other events to listeners too. If the `WsSocket` listened, its listeners would take 150 bytes. */
+  override emit(event: string | symbol, first?: any, second?: any): boolean {
+    const socket = writesToSockets ? this.wsSocket : undefined;
+    if (socket !== undefined && event === "message") return socket.received(first as Buffer, second as boolean);
+    const isTaken = socket?.take(event, first, second) === true;
+    return (isTaken && this.listenerCount(event) === 0) || super.emit(event, first, second);
   }
 
   /** Closes after all earlier frames. `ws` also calls this when the other side closes or breaks the protocol. */
@@ -79,7 +81,7 @@ export class GatheringWebSocket extends WebSocket {
 }
 
 /**
- * A `ws` WebSocket that writes several frames in one system call. It listens at once, and keeps frames that come before `start`.
+ * A `ws` WebSocket that writes several frames in one system call. It takes events at once, and keeps frames that come before `start`.
  *
  * This class writes frames itself, to the connection's socket, which the public `upgrade` events of Node and of `ws` expose.
  * No fragmented or asynchronous send of `ws` can interleave, because this class makes none.
@@ -129,7 +131,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
 
   /** Takes an event of the WebSocket, with its arguments. Returns false if it is none of `EVENTS`. */
   take(event: string | symbol, first: any, second: any): boolean {
-    if (event === "message") this.#received(first as Buffer, second as boolean);
+    if (event === "message") this.received(first as Buffer, second as boolean);
     else if (event === "ping") this.#pinged(first as Buffer);
     else if (event === "pong") this.#ponged(first as Buffer);
     else if (event === "close") this.#closed(first as number, second as Buffer);
@@ -149,14 +151,15 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     return this.#readMarks.set(then);
   }
 
-  /** Takes a text or binary frame. If the budget of this tick is spent, processes it in a later tick. */
-  #received(bytes: Buffer, isBinary: boolean): void {
+  /** Takes a text or binary frame. If the budget of this tick is spent, processes it in a later tick. Returns true. */
+  received(bytes: Buffer, isBinary: boolean): boolean {
     const isFree = this.budget.received();
     this.#frameBytes = bytes.length;
     // Ignored frames are not decoded, because decoding text that is not UTF-8 creates an error.
-    if (this.#isClosing) return;
+    if (this.#isClosing) return true;
     if (isFree) this.receiveFrame(isBinary ? bytes : bytes.toString());
     else this.budget.add(() => this.receiveFrame(isBinary ? bytes : bytes.toString()));
+    return true;
   }
 
   /** Takes a pong. A pong that answers a read mark was requested, so it does not count towards a flood. */
