@@ -2,7 +2,7 @@
  * Bundles what the compiler has put into `dist`: a file for each entry, and the chunks that the entries share. Each module is
  * in one chunk, so a class is the same whichever entries a program imports.
  */
-import { cpSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -31,6 +31,20 @@ const EXTERNAL = new Set(["ws", "react", "@redis/client", "redis", "@nats-io/tra
  * them, and a bundler needs no plugin for CommonJS.
  */
 const PACKAGES = { eventemitter3: "dist/eventemitter3.esm.js", nanoid: "index.browser.js" };
+
+/**
+ * What the chunks import as `#ws`: the package `ws`. Only Node gets it by `require`, as bundlers do not set the condition `node-addons`. If an
+ * ES module imports `ws`, Node searches every file of `ws` for the names of its exports. This takes three quarters of the import.
+ */
+const WS = {
+  "ws.cjs": `"use strict";
+const ws = require("ws");
+exports.Sender = ws.Sender;
+exports.WebSocket = ws.WebSocket;
+exports.WebSocketServer = ws.WebSocketServer;
+`,
+  "ws.js": `export * from "ws";\n`,
+};
 
 /** What Node's entry imports when there is an engine. */
 const LAZY = join(dist, "fleet/fleet.js");
@@ -100,6 +114,7 @@ const { output } = await bundle.write({
   manualChunks: chunkOf,
   entryFileNames: "[name].js",
   chunkFileNames: "chunks/[name].js",
+  paths: { ws: "#ws" },
   minifyInternalExports: false,
   hoistTransitiveImports: false,
   sourcemap: true,
@@ -112,6 +127,7 @@ const written = new Set(output.map(({ fileName }) => join(fileName)));
 for (const file of readdirSync(dist, { recursive: true })) {
   if (/\.js(\.map)?$/.test(file) && !written.has(file)) rmSync(join(dist, file));
 }
+for (const [file, code] of Object.entries(WS)) writeFileSync(join(dist, file), code);
 
 // One file for pages without a bundler: the page's entry with all that it imports.
 await build({

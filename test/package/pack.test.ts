@@ -5,6 +5,7 @@ import { join, posix } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { rollup, type Chunk } from "@rollup/wasm-node";
+import { build } from "esbuild-wasm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
 
@@ -97,6 +98,37 @@ describe("the published tarball", () => {
       console.log(kit.server instanceof node.Server, inMemory instanceof page.Peer, inMemory instanceof node.Peer);
       for (const one of [peer, server, kit.server]) await one.close();`;
     expect(await printBy(program)).toBe("Peer,connect,open,pair\n42 21\ntrue true true\n");
+  });
+
+  it("has an entry for Node that requires `ws`, whose files Node then does not search for the names of their exports", async () => {
+    const program = `
+      import { createRequire } from "node:module";
+      import "reciproc/node";
+      const files = Object.keys(createRequire(import.meta.url).cache);
+      console.log(files.filter((file) => /\\bws.index\\.js$/.test(file)).length);`;
+    expect(await printBy(program)).toBe("1\n");
+  });
+
+  it.each([
+    ["with `ws`", "cjs", "with-ws.cjs", [], undefined],
+    ["as an ES module that imports `ws`", "esm", "without-ws.mjs", ["ws"], undefined],
+    ["as such a module by conditions of its own", "esm", "conditions.mjs", ["ws"], ["custom"]],
+  ] as const)("has an entry for Node that esbuild bundles %s", async (_what, format, file, external, conditions) => {
+    const contents = `
+      import { connect, serve } from "reciproc/node";
+      void serve({ port: 0, methods: { twice: ([x]) => 2 * x } }).then(async (server) => {
+        const peer = await connect(server.url);
+        console.log(await peer.request("twice", [21]));
+        await peer.close();
+        await server.close();
+      });`;
+    const outfile = join(project, file);
+    const stdin = { contents, resolveDir: project };
+    const options = { format, external: [...external], conditions: conditions && [...conditions] };
+    await build({ ...options, stdin, outfile, bundle: true, platform: "node", logLevel: "error" });
+    expect(/ from "ws"/.test(await readFile(outfile, "utf8"))).toBe(external.length > 0);
+    const { stdout } = await run(process.execPath, [outfile], { cwd: project });
+    expect(stdout).toBe("42\n");
   });
 
   it("has an entry for pages that Rollup bundles without any plugin, and that imports no other package", async () => {
