@@ -79,8 +79,8 @@ function importsOf(path, getModuleInfo, found = new Set()) {
 /**
  * Returns the name of a module's chunk: that of the first entry which imports the module. The exports of the page's entry that
  * need no peer, such as errors, are a chunk of their own: an application that imports only these does not load the page's chunk.
- * What a server in memory shares with one on Node is the chunk "server", which needs no Node. What a server shares with its broker is
- * the chunk "engine". What a server loads only with an engine is the chunk "fleet".
+ * What a server in memory shares with one on Node is the chunk "server", which needs no Node. What a server loads only with an engine is
+ * the chunk "fleet".
  */
 function chunkOf(path, { getModuleInfo }) {
   const isImported = (by) => importsOf(by, getModuleInfo).has(path);
@@ -93,7 +93,6 @@ function chunkOf(path, { getModuleInfo }) {
   const isOfFleet = importsOf(LAZY, getModuleInfo).has(path);
   if (!names.includes("node") && (isOfFleet || (names.includes("redis") && names.includes("nats")))) return "fleet";
   if (names[0] !== "node") return names[0];
-  if (names.includes("redis") || names.includes("nats")) return "engine";
   return names.includes("testing") ? "server" : "node";
 }
 
