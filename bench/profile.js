@@ -102,7 +102,7 @@ writeFileSync(
   [
     "# Where a call's time goes",
     "",
-    `\`npm --prefix bench run profile\` measures this page and writes it. Each figure is the median of ${ROUNDS} runs under \`--cpu-prof\`, with client and server in separate processes, of an echo of a short text. Measured on ${cpu}, Node ${node}. "plain" and "packed" are this package with one message in each frame, and with \`reciproc.v1\`.`,
+    `\`npm --prefix bench run profile\` measures this page and writes it. Each figure is the median of ${ROUNDS} runs under \`--cpu-prof\`, with client and server in separate new processes, of an echo of a short text, from the first call on: V8 compiles the code meanwhile. Measured on ${cpu}, Node ${node}. "plain" and "packed" are this package with one message in each frame, and with \`reciproc.v1\`.`,
     before === undefined
       ? ""
       : `\n"before" is this package at commit \`${values.before}\`, with one frame and one write for each message, and one timer for each call.\n`,
