@@ -1,6 +1,7 @@
 /**
  * Publishes what was measured of several nodes: docs/fleet.json has the figures of the last benchmark and of the last long run with
- * faults, docs/fleet.md shows both, and docs/SCALING.md some of them. A run replaces its own part and keeps the other.
+ * faults, docs/fleet.md shows both, and docs/SCALING.md some of them. A run replaces its own part and keeps the other. `node scripts/fleet.js`
+ * only writes SCALING.md again, after `npm run scale`.
  */
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
@@ -27,10 +28,14 @@ export async function publishFleet(part, value, folder = "docs") {
   const fleet = { ...(await readJson(file, {})), [part]: value };
   await writeFile(file, json(fleet));
   await writeFile(join(target, "fleet.md"), fleetPage(fleet));
-  if (folder !== "docs" || part !== "bench") return;
-  const scaling = join(target, "SCALING.md");
-  const idle = await readJson(join(target, "scale.json"));
-  await writeFile(scaling, withFigures(await readFile(scaling, "utf8"), fleet, idle));
+  if (folder === "docs" && part === "bench") await publishScaling();
+}
+
+/** Puts the figures of docs/fleet.json and docs/scale.json into docs/SCALING.md. */
+async function publishScaling() {
+  const scaling = join(ROOT, "docs/SCALING.md");
+  const idle = await readJson(join(ROOT, "docs/scale.json"));
+  await writeFile(scaling, withFigures(await readFile(scaling, "utf8"), await readFleet(), idle));
 }
 
 /** Returns what is published in docs/fleet.json. */
@@ -84,3 +89,5 @@ function columns(title, brokers, figuresOf) {
     ...names.map((name) => [name, ...all.map((figures) => (figures[name] ?? 0).toLocaleString("en-US"))]),
   ]);
 }
+
+if (import.meta.filename === process.argv[1]) await publishScaling();
