@@ -226,8 +226,8 @@ function placeAll(message: object, attachments: Map<string, Uint8Array>): boolea
 }
 
 /**
- * Returns bytes of a frame: a view, and of a small part of its memory a copy, which does not keep the rest alive. A copy of 64 KiB takes
- * 40 µs, and a frame of an upload has four of these.
+ * Returns bytes of a frame: as a view, or as a copy if they are a small part of its memory, which the copy does not keep alive. Copying
+ * 64 KiB takes 40 µs, and a frame of an upload has four such attachments.
  */
 function viewOf({ buffer, byteOffset }: Uint8Array, start: number, length: number): Uint8Array {
   const view = new Uint8Array(buffer, byteOffset + start, length);
